@@ -1,4 +1,4 @@
-# One entry for everything a contributor runs. Each target sets up .venv by itself: only Python 3.11+ has to be there.
+# The commands for contributors. Each target sets up .venv if necessary and requires only Python 3.11 or newer.
 
 PYTHON ?= python3
 WORKERS ?= 2
@@ -8,19 +8,19 @@ BIN := .venv/bin
 RUNTIME := .venv/.runtime-ready
 DEVELOPMENT := .venv/.development-ready
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
-# --no-compile below: bytecode is written at first import, for what is really imported.
-# Nothing is fetched that is not pinned: hatchling and editables come from the locks, and the setuptools that builds
-# PySpark (PyPI has it as source only) from a lock of its own, because it has to be there first.
+# --no-compile: Python writes bytecode at the first import, only for imported modules.
+# All packages are pinned. hatchling and editables are in the locks. setuptools, which builds PySpark (PyPI only has its
+# source), has its own lock, because it must be installed first.
 INSTALL_LOCK := $(PIP) install --no-compile --require-hashes --no-build-isolation --requirement
 INSTALL_ENSUE := $(PIP) install --no-deps --no-build-isolation --editable .
-# Spark needs Java: where Ensue finds none that is new enough, it gets the one of the extra `java`, from a lock as well.
+# Spark requires Java. If Ensue finds no Java 17 or newer, this installs the extra `java`, also from a lock.
 ENSURE_JAVA := $(BIN)/python -c 'from ensue.runtimes.spark.java import find_java; find_java()' 2>/dev/null || \
-	{ echo "ensue: no Java 17 or newer here, adding one to .venv" >&2; $(INSTALL_LOCK) requirements-java.lock; }
-# The page of `ensue report` is tested in a real Chromium: Debian's, where nothing is there and it can be installed.
+	{ echo "ensue: Java 17 or newer not found, installing Java into .venv" >&2; $(INSTALL_LOCK) requirements-java.lock; }
+# The tests open the page of `ensue report` in Chromium. If there is none, this installs Debian's package if possible.
 ENSURE_CHROMIUM := command -v chromium >/dev/null || { command -v apt-get >/dev/null && [ "$$(id -u)" = 0 ] && \
-	echo "ensue: no Chromium here, adding that of Debian" >&2 && apt-get -qq update >/dev/null 2>&1 && \
+	echo "ensue: Chromium not found, installing the Debian package" >&2 && apt-get -qq update >/dev/null 2>&1 && \
 	DEBIAN_FRONTEND=noninteractive apt-get -qq install -y --no-install-recommends chromium >/dev/null 2>&1; } || \
-	echo "ensue: no Chromium here, so the tests in a browser will be skipped" >&2
+	echo "ensue: Chromium not found, browser tests will be skipped" >&2
 COMPILE := --quiet --generate-hashes --strip-extras --allow-unsafe --no-emit-index-url --no-emit-find-links \
 	--no-emit-trusted-host --no-emit-options $(LOCK_FLAGS)
 PROJECT := --build-deps-for=editable
@@ -31,43 +31,43 @@ PROJECT := --build-deps-for=editable
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-demo: $(RUNTIME) ## a first result: a week of orders as a stream on Spark, its alerts as tables and as a page
+demo: $(RUNTIME) ## stream a week of orders through Spark, print the alerts and write demo.html
 	@$(ENSURE_JAVA)
 	@$(BIN)/ensue demo
 
-# Two workers: one has the tests that need Spark, with one Java process, the other one those that do not.
+# Two workers: one runs the tests that need Spark, with one Java process, the other one runs the rest.
 PYTEST := $(BIN)/pytest -n $(WORKERS)
 
-ready: $(DEVELOPMENT) # what the tests need beside .venv: Java, and kernels that are compiled
+ready: $(DEVELOPMENT) # install Java and compile the kernels for the tests
 	@$(ENSURE_JAVA)
 	@$(BIN)/python -c "from ensue.kernels.warm_up import warm_up, warm_up_beliefs; warm_up(); warm_up_beliefs()"
 
-test: ready ## the tests, in some minutes; the same draws each time (WORKERS=0 for one process)
+test: ready ## run the tests in a few minutes, with the same random seed each time (WORKERS=0: one process)
 	$(PYTEST)
 
-test-slow: ready ## what `make test` leaves out: cluster, Connect, Kafka, Chromium, notebooks, the wheel, benchmarks, all cases on Spark
+test-slow: ready ## run the slow tests: cluster, Connect, Kafka, Chromium, notebooks, the wheel, benchmarks, all cases on Spark
 	@$(ENSURE_CHROMIUM)
 	$(PYTEST) -m "slow and not soak"
 
-test-all: test test-slow ## both
+test-all: test test-slow ## run `test` and `test-slow`
 
-check: $(DEVELOPMENT) ## linter, formatter, types and import layers
+check: $(DEVELOPMENT) ## check style, format, types and import layers
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-format: $(DEVELOPMENT) ## let ruff format and mend what it can
+format: $(DEVELOPMENT) ## format the code and apply automatic fixes with ruff
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
 
 docs: $(DEVELOPMENT) ## build the documentation site into site/; a broken link is an error
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
-soak: ready ## the long-running tests; PART= one of cases, stream, kills, setup, pages, inputs, benchmarks
+soak: ready ## run the long-running tests; PART= one of cases, stream, kills, setup, pages, inputs, benchmarks
 	$(BIN)/pytest -m soak $(if $(PART),--part $(PART))
 
-bench: $(DEVELOPMENT) ## benchmarks of start-up, of the core, of steps, of many patterns, of Spark, of constraints, of semantic windows, of rules and of probabilities
+bench: $(DEVELOPMENT) ## run the benchmarks: start-up, core, steps, many patterns, Spark, constraints, semantic windows, rules, probabilities
 	@$(ENSURE_JAVA)
 	$(BIN)/python benchmarks/startup.py
 	$(BIN)/python benchmarks/core.py
@@ -79,9 +79,9 @@ bench: $(DEVELOPMENT) ## benchmarks of start-up, of the core, of steps, of many 
 	$(BIN)/python benchmarks/rules.py
 	$(BIN)/python benchmarks/probability.py
 
-setup: $(DEVELOPMENT) ## only set up .venv
+setup: $(DEVELOPMENT) ## set up .venv and nothing else
 
-lock: ## write the lock files again (LOCK_FLAGS=--upgrade for newer versions)
+lock: ## regenerate the lock files (LOCK_FLAGS=--upgrade for newer versions)
 	@tools=$$(mktemp -d) && trap 'rm -rf "$$tools"' EXIT && \
 	$(PYTHON) -m venv "$$tools" && "$$tools/bin/pip" install --quiet pip-tools==7.6.2 && \
 	export CUSTOM_COMPILE_COMMAND="make lock" && \
@@ -98,8 +98,8 @@ clean: ## remove .venv, caches and builds
 	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(BIN)/python:
-	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "Python 3.11 or newer is needed: make PYTHON=...")'
-	@echo "ensue: setting up .venv, once, in about a minute" >&2
+	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "Python 3.11 or newer is required; set it with make PYTHON=...")'
+	@echo "ensue: setting up .venv (once, about a minute)" >&2
 	@$(PYTHON) -m venv .venv
 
 $(RUNTIME): requirements.lock requirements-build.lock pyproject.toml | $(BIN)/python
@@ -108,7 +108,7 @@ $(RUNTIME): requirements.lock requirements-build.lock pyproject.toml | $(BIN)/py
 	@$(INSTALL_ENSUE)
 	@touch $@
 
-# The development lock holds everything that the runtime lock holds, in the same versions.
+# The development lock contains the runtime lock, in the same versions.
 $(DEVELOPMENT): requirements-dev.lock requirements.lock requirements-build.lock pyproject.toml | $(BIN)/python
 	@$(INSTALL_LOCK) requirements-build.lock
 	@$(INSTALL_LOCK) requirements-dev.lock

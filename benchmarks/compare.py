@@ -1,9 +1,9 @@
-"""This working tree against another revision, in one run: `python benchmarks/compare.py REV`.
+"""Compares this working tree with another revision, in one run: `python benchmarks/compare.py REV`.
 
-REV is checked out into a folder of its own and gets an environment of its own, from its own lock files. Drawn programs
-are answered by both sides and every difference is shown; then the benchmarks run on both sides in turns, each side with
-its own scripts, and every figure that both have is shown as a ratio. A side that has no script for a benchmark runs
-ours; `--same-scripts` runs ours on both, for figures that are new. The exit code is 1 if an answer differs.
+It checks out REV into its own folder with its own environment, from its own lock files. Both sides run the same
+generated programs, and every difference is shown. Then the benchmarks run on both sides in turns, each side with its
+own scripts, and every figure that both sides have is shown as a ratio. A side without a script for a benchmark runs
+ours. `--same-scripts` runs ours on both sides, for new figures. The exit code is 1 if an answer differs.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ def differences(path: Path, sides: Sequence[Side]) -> tuple[list[str], str]:
         if not same(was.get(way), now.get(way))
     ]
     ratio = new["seconds"] / old["seconds"]
-    return found, f"{len(questions)} drawn programs: {len(found)} differences, {ratio:.2f} times the seconds"
+    return found, f"{len(questions)} generated programs: {len(found)} differences, {ratio:.2f} times the seconds"
 
 
 # Benchmarks
@@ -148,10 +148,10 @@ def ratios(benchmark: str, sides: Sequence[Side], rounds: int, same_scripts: boo
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("revision", nargs="?", default="HEAD", help="the revision to compare with (default HEAD)")
-    parser.add_argument("--programs", type=int, default=1000, help="how many programs are drawn (0: none)")
-    parser.add_argument("--seed", type=int, default=1, help="which programs are drawn")
+    parser.add_argument("--programs", type=int, default=1000, help="number of programs to generate (0: none)")
+    parser.add_argument("--seed", type=int, default=1, help="random seed of the programs")
     parser.add_argument("--benchmarks", nargs="*", choices=tuple(SIZES), default=DEFAULT)
-    parser.add_argument("--rounds", type=int, default=2, help="how often each benchmark runs on each side")
+    parser.add_argument("--rounds", type=int, default=2, help="number of runs of each benchmark on each side")
     parser.add_argument("--same-scripts", action="store_true", help="run our scripts on both sides")
     parser.add_argument("--answer", nargs=2, metavar=("TESTS", "FILE"), type=Path, help=argparse.SUPPRESS)
     arguments = parser.parse_args()

@@ -1,15 +1,15 @@
-"""What constraints save; see `python benchmarks/constraints.py --help`.
+"""Measures the savings of constraints; see `python benchmarks/constraints.py --help`.
 
 The experiment of Ding, Chen, Rundensteiner, Tatemura, Hsiung, Candan: Runtime Semantic Query Optimization for Event
-Stream Processing, ICDE 2008, on the process of `order_fulfilment.py`. Each part runs one pattern on traces of which a
-growing share fails in one place, with and without the constraints that the process implies. Those without know when a
-trace ends, and nothing else, since they would have to keep all traces for ever; `--window` adds a third variant that
-knows a window instead, as long as the longest trace.
+Stream Processing, ICDE 2008, on the process of `order_fulfilment.py`. Each part runs one pattern on traces, with and
+without the constraints of the process. A growing share of the traces fails in one place. The variant without
+constraints only knows when a trace ends, because otherwise it would keep all traces forever. `--window` adds a third
+variant with a window instead, as long as the longest trace.
 
-All variants take the same micro-batches in turn, so that a busy machine disturbs all of them. A step counts with the
-best time of several runs. Probes are tests of an event against the pattern: of all events of the streams that it names
-but those that are skipped because their trace has failed. The milliseconds of a step are the median of the steps after
-the first tenth of a run in which no trace fails.
+All variants process the same micro-batches in turn, so that other load on the machine affects all of them. The time of
+a step is the best of several runs. Probes are tests of an event against the pattern: all events of its streams, except
+those that are skipped because their trace has failed. The milliseconds of a step are the median of the steps after the
+first tenth of a run in which no trace fails.
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ def make_variant(name: str, part: Part, longest: int) -> Variant:
 
 
 def run_once(part: Part, events: pa.Table, batch: int, names: Sequence[str], longest: int) -> dict[str, Variant]:
-    """Leads all events through each variant, in an order that changes from step to step."""
+    """Processes all events with each variant, in an order that changes from step to step."""
     variants = {name: make_variant(name, part, longest) for name in names}
     for variant in variants.values():
         variant.detector.advance(events.slice(0, 0), watermark=-1)
@@ -140,14 +140,14 @@ def run_once(part: Part, events: pa.Table, batch: int, names: Sequence[str], lon
 
 
 def measure(part: Part, share: float, size: Size, names: Sequence[str]) -> dict[str, Run]:
-    """The runs of each variant where such a share of traces fails; all of them find the same."""
+    """Returns the runs of each variant for this share of failing traces. All variants must find the same matches."""
     events = make_events(size.traces, size.concurrent, replace(Shares(), **{part.share: share}))
     longest = longest_trace(events)
     named = int(pc.sum(pc.is_in(events["type"], pa.array(part.streams))).as_py())
     runs = [run_once(part, events, size.batch, names, longest) for _ in range(size.runs)]
     found = {name: summary([run[name] for run in runs], named) for name in names}
     for name in names:
-        assert found[name].matches.equals(found[names[0]].matches), f"{part.title}: matches of {name} differ"
+        assert found[name].matches.equals(found[names[0]].matches), f"{part.title}: {name} finds different matches"
     return found
 
 
@@ -250,14 +250,18 @@ LABELS = {WITH: "with constraints", WITHOUT: "without (ENDS only)", WINDOW: "wit
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--traces", type=int, default=20_000, help="traces of about 20 events (default 20,000)")
-    parser.add_argument("--concurrent", type=int, default=1_000, help="traces that are open at a time (default 1,000)")
-    parser.add_argument("--scale", action="store_true", help="ten times as many of both, and only 2 points")
+    parser.add_argument(
+        "--concurrent", type=int, default=1_000, help="traces that are open at the same time (default 1,000)"
+    )
+    parser.add_argument(
+        "--scale", action="store_true", help="use ten times as many traces and open traces, and only 2 points"
+    )
     parser.add_argument("--batch", type=int, default=2_000, help="events of a micro-batch (default 2,000)")
-    parser.add_argument("--runs", type=int, default=3, help="runs of each measurement, of which the best counts")
+    parser.add_argument("--runs", type=int, default=3, help="runs of each measurement; the best one counts")
     parser.add_argument("--points", type=int, default=10, help="shares of failing traces, from 0 to 90 %%")
-    parser.add_argument("--window", action="store_true", help="also without constraints but with a window")
-    parser.add_argument("--part", choices=PARTS, action="append", help="only this part; may be given several times")
-    parser.add_argument("--plots", type=Path, help="a folder to draw plots into, as SVG; needs matplotlib")
+    parser.add_argument("--window", action="store_true", help="add a variant with a window and without constraints")
+    parser.add_argument("--part", choices=PARTS, action="append", help="run only this part; can be repeated")
+    parser.add_argument("--plots", type=Path, help="folder for the plots as SVG; requires matplotlib")
     parser.add_argument("--format", choices=("table", "json"), default="table")
     arguments = parser.parse_args()
     pa.set_cpu_count(1)

@@ -1,6 +1,6 @@
-"""What the core costs, as ratios within one run; see `python benchmarks/core.py --help`.
+"""Measures the cost of the core as ratios within one run; see `python benchmarks/core.py --help`.
 
-The unit is the time of `numpy.lexsort((time, key))` over the same rows, so that figures carry over between machines.
+The unit is the time of `numpy.lexsort((time, key))` for the same rows, so that figures are comparable across machines.
 """
 
 from __future__ import annotations

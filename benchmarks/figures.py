@@ -1,4 +1,4 @@
-"""Figures of a benchmark: a measured ratio each, with what is to be reached, as a table or as JSON."""
+"""Figures of a benchmark: measured ratios with their targets, as a table or as JSON."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rich.table import Table
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """One line of the result: a measured ratio and what is to be reached."""
+    """One line of the result: a measured ratio and its target."""
 
     name: str
     value: float
@@ -26,7 +26,7 @@ class Figure:
 
 
 def show(figures: list[Figure]) -> None:
-    table = Table("figure", "value", "measure", "to reach", "reached", "note")
+    table = Table("figure", "value", "measure", "target", "reached", "note")
     for figure in figures:
         sign = "≤" if figure.at_most else "≥"
         table.add_row(

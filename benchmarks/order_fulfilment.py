@@ -1,13 +1,13 @@
-"""Traces of an order-fulfilment process, interleaved: the events of `benchmarks/constraints.py`.
+"""Generates interleaved traces of an order-fulfilment process for `benchmarks/constraints.py`.
 
-An order takes its items from local or from remote stock and gets its invoices, up to three, while suppliers are asked
-for up to three quotes; then come the credit check and the delivery. The tasks of the patterns and this outline are the
-paper's (see the benchmark); the rest is chosen here, and what constraints save depends on it:
+An order takes its items from local or remote stock and gets up to three invoices, while suppliers are asked for up to
+three quotes. The credit check and the delivery follow. The tasks of the patterns and this outline come from the paper
+(see the benchmark). The rest is our choice, and the savings of constraints depend on it:
 
-- Stock and suppliers run in parallel, and suppliers answer `PACE` times as fast as the warehouse works. The faster they
-  are, the more Q2 saves where quotes are low, and the less both patterns save where stock is local.
-- No invoice comes after SendInvoice and no quote after SendQuote: there a trace without a high price is hopeless. One
-  that takes local stock is hopeless as soon as it does, for patterns that want remote stock.
+- Stock and suppliers run in parallel, and suppliers are `PACE` times as fast as the warehouse. The faster they are, the
+  more Q2 saves if quotes are low, and the less both patterns save if stock is local.
+- There is no invoice after SendInvoice and no quote after SendQuote, so a trace without a high price cannot match after
+  them. A trace that takes local stock cannot match patterns with remote stock from then on.
 - Half of an order's events, from the credit check to the payment, come after all of that.
 """
 

@@ -1,18 +1,18 @@
-"""What many patterns over the same events cost in one program; see `python benchmarks/patterns.py --help`.
+"""The cost of many patterns over the same events in one program; see `python benchmarks/patterns.py --help`.
 
-Events: 1 million, one each millisecond from 2024-01-01 UTC, drawn with seed 0. Columns: `t` timestamp in ms with zone
+Events: 1 million, one per millisecond from 2024-01-01 UTC, from seed 0. Columns: `t` timestamp in ms with zone
 UTC, `key` int64 of 1,000 values, `type` text of 20 equally frequent values T00 to T19, `v` int64 from 0 to 999.
-Patterns, drawn with seed 1 and named p0, p1, ...: `SEQ(X a, NOT Z n, Y b) WHERE a.v = c AND b.v > c PARTITION BY key
+Patterns, from seed 1 and named p0, p1, ...: `SEQ(X a, NOT Z n, Y b) WHERE a.v = c AND b.v > c PARTITION BY key
 WITHIN 20 s` without RETURN, where X, Y and Z are three different types and c is from 0 to 999. The first 100 of 1,000
 patterns are the 100 patterns.
 
-In process: one thread, the program as text, through `ensue.run`, from the text to the tables of all matches; the best
-of several runs. Parsing, checking and planning the largest program are measured once more on their own.
+In process: `ensue.run` with one thread, from the text of the program to the tables of all matches; the best of several
+runs. Parsing, checking and planning the largest program are also measured separately.
 
-`--spark` adds the 100 patterns on Spark, 2 cores. Batch: the same events in Parquet, from the text until all results
-are computed, by one action (`Results.together`) or by an action for each. Stream: `ensue.start` on the same events in 8
-files, one file a micro-batch, all matches to one place, against one pattern on the same files; the median of the last
-five micro-batches.
+`--spark` adds the 100 patterns on Spark with 2 cores. Batch: the same events in Parquet, from the text until all
+results are computed, with one action (`Results.together`) or with one action per pattern. Stream: `ensue.start` on the
+same events in 8 files, one file per micro-batch, with one sink for all matches, compared with one pattern on the same
+files; the median of the last five micro-batches.
 """
 
 from __future__ import annotations
@@ -206,9 +206,9 @@ def main() -> None:
     parser.add_argument("--events", type=int, default=1_000_000)
     parser.add_argument("--keys", type=int, default=1_000)
     parser.add_argument("--patterns", type=int, nargs="+", default=list(TARGETS), help="sizes of the programs")
-    parser.add_argument("--runs", type=int, default=2, help="runs of each measurement, of which the best counts")
-    parser.add_argument("--spark", action="store_true", help="also on Spark")
-    parser.add_argument("--profile", type=Path, help="only write a profile of the largest program into this file")
+    parser.add_argument("--runs", type=int, default=2, help="runs of each measurement; the best one counts")
+    parser.add_argument("--spark", action="store_true", help="also run on Spark")
+    parser.add_argument("--profile", type=Path, help="only write a profile of the largest program to this file")
     parser.add_argument("--format", choices=("table", "json"), default="table")
     arguments = parser.parse_args()
     pa.set_cpu_count(1)

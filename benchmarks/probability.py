@@ -1,11 +1,11 @@
-"""Uncertain events: what probabilities cost, and how far whether anything happened is exact; see `--help`.
+"""Uncertain events: the cost of probabilities, and of the exact probability of any match; see `--help`.
 
-*Cost.* The patterns of the core benchmark, over events with a column of probabilities that are all 1, and over events
-of which a tenth is uncertain, each as a multiple of the crisp run over the same rows.
+*Cost.* The patterns of the core benchmark, over events whose probabilities are all 1, and over events with 10 %
+uncertain events, each as a multiple of the run without probabilities over the same rows.
 
-*Any match.* One key with so many uncertain events, half of them `A`, half `B`, within one window: every `A` shares its
-matches with every later `B`. Exact by a decision diagram, and estimated from 100,000 worlds; with `--plots`, seconds
-against the number of events.
+*Any match.* One key with uncertain events, half of them `A` and half `B`, within one window: every `A` shares its
+matches with every later `B`. The probability is computed exactly with a decision diagram, and estimated from 100,000
+worlds. `--plots` draws the seconds over the number of events.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import ensue
 from ensue.apps.cli.bench import PATTERNS, make_events, query_text, seconds
 
 MOST = 1.25
-"""A column of probabilities that are all 1 may cost so much."""
+"""The target for the cost of a column of probabilities that are all 1."""
 
 SHARED = (8, 16, 32, 64, 128)
 NAMED = {"time": "t", "type": "type", "probability": "p"}
@@ -56,7 +56,7 @@ def measure_any(number: int, runs: int) -> tuple[float, float, float]:
     exact = seconds(lambda: work("exact", most_nodes=10_000_000), runs)
     estimated = seconds(lambda: work("estimated", most_nodes=1), runs)
     if not found["exact"]["exact"] or found["estimated"]["exact"]:
-        raise SystemExit(f"with {number} events the exact way was given up, or the estimate was not made")
+        raise SystemExit(f"with {number} events, the exact computation gave up, or there was no estimate")
     return exact, estimated, abs(found["exact"]["probability"] - found["estimated"]["probability"])
 
 
@@ -78,11 +78,11 @@ def plot(numbers: Sequence[int], exact: Sequence[float], estimated: Sequence[flo
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--events", type=int, default=3_000_000, help="events of the cost (default 3,000,000)")
-    parser.add_argument("--keys", type=int, default=30_000, help="keys of the cost (default 30,000)")
-    parser.add_argument("--shared", type=int, nargs="+", default=SHARED, help="how many events matches share")
-    parser.add_argument("--runs", type=int, default=3, help="runs of each measurement, of which the best counts")
-    parser.add_argument("--plots", type=Path, help="a folder for the plot (needs the extra `bench`)")
+    parser.add_argument("--events", type=int, default=3_000_000, help="events of the cost part (default 3,000,000)")
+    parser.add_argument("--keys", type=int, default=30_000, help="keys of the cost part (default 30,000)")
+    parser.add_argument("--shared", type=int, nargs="+", default=SHARED, help="numbers of events of the any-match part")
+    parser.add_argument("--runs", type=int, default=3, help="runs of each measurement; the best one counts")
+    parser.add_argument("--plots", type=Path, help="folder for the plot; requires the extra `bench`")
     parser.add_argument("--format", choices=("table", "json"), default="table")
     arguments = parser.parse_args()
     pa.set_cpu_count(1)

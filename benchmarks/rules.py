@@ -1,15 +1,15 @@
-"""Rules: the blocks of the ETALIS paper, and what streaming and suppressing joins save; see `--help`.
+"""Rules: the blocks of the ETALIS paper, and the savings of streaming and suppressing joins; see `--help`.
 
-*Blocks.* Four rules in a chain, `ce1` of an `a` and a `b`, `ce2` of a `ce1` and a `c` and so on, each by an id; a block
-is one event of each of the five types with an id of its own, so that it gives one event of each head. The paper reports
-about 13,000 events a second, and that ETALIS slows down as blocks grow in number. `ensue.detect` reads a table and
-gives the events of `ce4`; the rules are parsed before, planning counts.
+*Blocks.* A chain of four rules: `ce1` from an `a` and a `b`, `ce2` from a `ce1` and a `c`, and so on, joined by an id.
+A block is one event of each of the five types with its own id, so it derives one event of each head. The paper reports
+about 13,000 events per second, and that ETALIS slows down as the number of blocks grows. `ensue.detect` reads a table
+and returns the events of `ce4`. The time includes planning, but not parsing.
 
-*Joins.* `l before r, r before x` within a window, by a key, as a stream of micro-batches: events of `l` are rare, so
-that most events of `r` have nothing to join with. Each way to save is switched off in turn: events of `x` are not
-stored, for they only come last (streaming); events of `r` are not stored and looked at without an `l` (suppressing);
-and all are forgotten in time (forgetting). Every way gives the same events. Counted are the rows that are kept at
-most, those that the steps look at, and the time.
+*Joins.* `l before r, r before x` within a window, by a key, as a stream of micro-batches. Events of `l` are rare, so
+most events of `r` have no partner. Each optimization is switched off in turn: events of `x` are not stored, because
+they come last (streaming); events of `r` are neither stored nor read without an `l` (suppressing); and events are
+dropped as early as possible (forgetting). All variants find the same events. The benchmark measures the maximum number
+of stored rows, the number of rows read by the steps, and the time.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def measure_blocks(number: int, runs: int) -> float:
         found = ensue.detect(table, program, time="t", type="type", limits=ensue.Limits(matches=None))
         best = min(best, time.perf_counter() - started)
         if found.num_rows != number:
-            raise SystemExit(f"{number} blocks gave {found.num_rows} events")
+            raise SystemExit(f"expected {number} events, one per block; found {found.num_rows}")
     return table.num_rows / best / 1e6
 
 
@@ -118,7 +118,7 @@ def measure_join(table: pa.Table, window: int, batch: int, options: Options) -> 
 
 
 def show_joins(measured: Mapping[str, Saved]) -> None:
-    table = Table("switched off", "rows stored", "rows looked at", "seconds", "events")
+    table = Table("switched off", "rows stored", "rows read", "seconds", "events")
     for name, saved in measured.items():
         table.add_row(name, f"{saved.stored:,}", f"{saved.evaluated:,}", f"{saved.seconds:.2f}", f"{saved.found:,}")
     Console().print(table)
@@ -127,7 +127,7 @@ def show_joins(measured: Mapping[str, Saved]) -> None:
 def join_figures(measured: Mapping[str, Saved]) -> list[Figure]:
     everything = measured["all"]
     if {saved.found for saved in measured.values()} != {everything.found}:
-        raise SystemExit("the switches do not give the same events")
+        raise SystemExit("the variants find different events")
     figures = []
     for name, saved in measured.items():
         if name != "all":
@@ -141,13 +141,13 @@ def join_figures(measured: Mapping[str, Saved]) -> list[Figure]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--blocks", type=int, nargs="+", default=BLOCKS, help="how many blocks, each by itself")
+    parser.add_argument("--blocks", type=int, nargs="+", default=BLOCKS, help="numbers of blocks to measure")
     parser.add_argument("--events", type=int, default=400_000, help="events of the joins (default 400,000)")
     parser.add_argument("--keys", type=int, default=10_000, help="keys of the joins (default 10,000)")
     parser.add_argument("--window", type=int, default=50_000, help="window of the joins in ticks (default 50,000)")
     parser.add_argument("--batch", type=int, default=5_000, help="events of a micro-batch (default 5,000)")
     parser.add_argument("--share", type=float, default=0.02, help="share of events of the first stream (default 0.02)")
-    parser.add_argument("--runs", type=int, default=5, help="runs of each measurement, of which the best counts")
+    parser.add_argument("--runs", type=int, default=5, help="runs of each measurement; the best one counts")
     parser.add_argument("--format", choices=("table", "json"), default="table")
     arguments = parser.parse_args()
     pa.set_cpu_count(1)

@@ -1,16 +1,16 @@
-"""FOLLOWS against joins of Spark SQL, in one run; see `python benchmarks/semantic_windows.py --help`.
+"""Compares FOLLOWS with joins in Spark SQL, in one run; see `python benchmarks/semantic_windows.py --help`.
 
-The three experiments of the paper on semantic windows: events of 20 types, one each tick, with an attribute. A match is
-an event of the first type and one of the second that follows it within the window and has the same value (length 3: and
-one of the third that follows that one). The window, the number of values and the length of the sequence are varied, one
-at a time.
+The three experiments of the paper on semantic windows: events of 20 types, one per tick, with an attribute. A match is
+an event of the first type and an event of the second type that follows it within the window and has the same value
+(length 3: and an event of the third type that follows in the same way). The benchmark varies the window, the number of
+values and the length of the sequence, one at a time.
 
-Spark SQL joins the table with itself: the types and the windows are its filters, the attribute is its join key, which
-is how one would write it. `slots` is the same by someone who knows Spark's joins well: time cut into slots as long as
-the window, which are a join key too, so that far fewer pairs are looked at. Ensue runs on Spark and in this process.
-All read the same Parquet files, and count their matches and add up a checksum of them, which has to be the same.
+Spark SQL joins the table with itself: the types and the windows are filters and the attribute is the join key, as one
+would usually write it. `slots` is the same query, tuned for Spark: it divides time into slots as long as the window and
+uses them as a join key too, so that the join compares far fewer pairs. Ensue runs on Spark and in this process. All
+read the same Parquet files and compute the number of matches and a checksum, which must be the same.
 
-Each is warmed up on the first tenth of the events, then takes turns with the others; the best run counts.
+Each contender warms up on the first tenth of the events. Then they take turns, and the best run counts.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ WEIGHTS = (1_000_003, 10_007, 1)
 MODULUS = 2**31 - 1
 SQL, SLOTS, SPARK, PROCESS = "Spark SQL", "Spark SQL, slots", "Ensue on Spark", "Ensue in process"
 LONG_ENOUGH = 60.0
-"""After so many seconds a contender is not run again."""
+"""A contender that takes longer than this, in seconds, runs only once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,10 +268,12 @@ def title_of(varied: str, point: Point) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--events", type=int, default=4_000_000, help="events of a run (default 4 million)")
-    parser.add_argument("--runs", type=int, default=3, help="runs of each measurement, of which the best counts")
+    parser.add_argument("--runs", type=int, default=3, help="runs of each measurement; the best one counts")
     parser.add_argument("--cores", type=int, default=2)
-    parser.add_argument("--experiment", choices=EXPERIMENTS, action="append", help="only this one; may be repeated")
-    parser.add_argument("--plots", type=Path, help="a folder to draw the plot into, as SVG; needs matplotlib")
+    parser.add_argument(
+        "--experiment", choices=EXPERIMENTS, action="append", help="run only this experiment; can be repeated"
+    )
+    parser.add_argument("--plots", type=Path, help="folder for the plot as SVG; requires matplotlib")
     parser.add_argument("--format", choices=("table", "json"), default="table")
     arguments = parser.parse_args()
     pa.set_cpu_count(1)

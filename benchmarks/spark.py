@@ -1,11 +1,11 @@
-"""What Ensue costs on Spark, as ratios within one run; see `python benchmarks/spark.py --help`.
+"""Measures the cost of Ensue on Spark as ratios within one run; see `python benchmarks/spark.py --help`.
 
 The unit is the bare pipeline: the same filter, columns and shuffle, with a function in the worker that does nothing.
-Each part runs in a process and a Spark session of its own, warm: the best of some runs after a first one.
+Each part runs in its own process and Spark session. After a warm-up run, the best of several runs counts.
 
 A small micro-batch of 1,000 events is also compared with an idle operator: the same `applyInPandasWithState` over the
-same rows and buckets, without packing and unpacking rows, whose state is as many bytes as Ensue keeps for the bucket.
-It reads them, writes them back and gives nothing out.
+same rows and buckets, without packing and unpacking rows, and with a state of the same size in bytes. It reads the
+state, writes it back and returns no rows.
 """
 
 from __future__ import annotations
@@ -304,11 +304,11 @@ def main() -> None:
     parser.add_argument("--events", type=int, default=10_000_000, help="events of the batch runs (default 10 million)")
     parser.add_argument("--micro-batch", type=int, default=1_000_000, help="events of a micro-batch")
     parser.add_argument("--keys", type=int, default=100_000)
-    parser.add_argument("--runs", type=int, default=3, help="runs of each measurement, of which the best counts")
+    parser.add_argument("--runs", type=int, default=3, help="runs of each measurement; the best one counts")
     parser.add_argument("--format", choices=("table", "json"), default="table")
-    parser.add_argument("--part", choices=PARTS, help="only this part, in this process")
+    parser.add_argument("--part", choices=PARTS, help="run only this part, in this process")
     parser.add_argument("--cores", type=int, default=2)
-    parser.add_argument("--data", type=Path, help="where the events of a part are")
+    parser.add_argument("--data", type=Path, help="folder with the events of a part")
     arguments = parser.parse_args()
     size = Size(arguments.events, arguments.micro_batch, arguments.keys, arguments.runs)
     if arguments.part:

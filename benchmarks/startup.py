@@ -1,8 +1,8 @@
-"""How soon the command line and the first `detect` answer, each in a process of its own; see `--help`.
+"""Measures the start-up time of the command line and of the first `detect`, each in its own process; see `--help`.
 
-What is there on disk is read once before, so that the figures are those of a second call. The first `detect` takes
+The files are read once before, so that the figures are those of a second call. The first `detect` runs
 `SEQ(A a, NOT B b, C c) PARTITION BY k WITHIN 10` over six rows; its time is that of the whole process. It is compared
-with a process that only imports numba, pandas, pyarrow and lark: the two take turns, and the medians count.
+with a process that only imports numba, pandas, pyarrow and lark. The two take turns, and the medians count.
 """
 
 from __future__ import annotations

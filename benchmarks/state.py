@@ -1,4 +1,4 @@
-"""How fast events are led through probabilistic state: events per second in one process, and ratios within one run.
+"""Measures the speed of probabilistic state: events per second in one process, and ratios within one run.
 
 python benchmarks/state.py
 """

@@ -1,14 +1,14 @@
-"""How many events a second a `Detector` takes in steps of 1, 100 and 1,000 events; see `--help`.
+"""Measures the events per second of a `Detector` in steps of 1, 100 and 1,000 events; see `--help`.
 
-Events: one each millisecond from 2024-01-01 UTC, drawn with seed 0. Columns: `t` timestamp in ms with zone UTC, `key`
+Events: one per millisecond from 2024-01-01 UTC, from seed 0. Columns: `t` timestamp in ms with zone UTC, `key`
 int64 of 1,000 values, `type` text of 20 equally frequent values T00 to T19, `v` double from 0 to 1.
 Patterns: a SEQ of three, one with NOT, and one with a condition between variables, each PARTITION BY key WITHIN 40 s.
 
-A step of one event is `Detector.push` with a row, the others are `Detector.advance` with a table. Each measurement has
-a detector of its own. It first reads 40 s of events, so that its state is full. The watermark of a step is the time of
-its last event. The time of a step includes reading its table and making the table of its matches. One process, one
-thread; a measurement counts with the best of several runs. The number of calls is that of one step of 1,000 events,
-read by `sys.setprofile`.
+A step of one event is `Detector.push` with a row; the others are `Detector.advance` with a table. Each measurement has
+its own detector, which first reads 40 s of events to fill its state. The watermark of a step is the time of its last
+event. The time of a step includes reading its table and creating the table of its matches. It uses one process and one
+thread, and the best of several runs counts. The number of calls is that of one step of 1,000 events, counted with
+`sys.setprofile`.
 """
 
 from __future__ import annotations
@@ -157,10 +157,10 @@ def write_profile(path: Path, events: pa.Table, warm_up: int, entries: int = 40)
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--keys", type=int, default=1_000)
-    parser.add_argument("--warm-up", type=int, default=WARM_UP, help="events before the first step that counts")
-    parser.add_argument("--share", type=float, default=1.0, help="the share of all steps that is run (default 1)")
-    parser.add_argument("--runs", type=int, default=3, help="runs of each measurement, of which the best counts")
-    parser.add_argument("--profile", type=Path, help="only write a profile of the steps into this file")
+    parser.add_argument("--warm-up", type=int, default=WARM_UP, help="events before the first measured step")
+    parser.add_argument("--share", type=float, default=1.0, help="share of the steps to run (default 1)")
+    parser.add_argument("--runs", type=int, default=3, help="runs of each measurement; the best one counts")
+    parser.add_argument("--profile", type=Path, help="only write a profile of the steps to this file")
     parser.add_argument("--format", choices=("table", "json"), default="table")
     arguments = parser.parse_args()
     pa.set_cpu_count(1)

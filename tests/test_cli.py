@@ -364,7 +364,7 @@ def test_bench_of_a_program(folder: Path) -> None:
         ("lone", 3, 1),
     ]
     table = ensue_command(*own).stdout
-    assert "events a second" in table
+    assert "events per second" in table
     assert "lone" in table
 
 
@@ -567,10 +567,13 @@ def test_a_reader_that_leaves_is_no_failure(
         (["check", "pair.ensue"], "ensue.apps.cli.check.check_files"),
         (["check", "pair.ensue", "--format", "json"], "ensue.apps.cli.check.check_files"),
         (["fmt", "pair.ensue"], "ensue.apps.cli.check.formatted_files"),
-        (["explain", "pair.ensue"], "ensue.apps.cli.detect.read_program"),
+        (["explain", "pair.ensue"], "ensue.apps.cli.program_files.read_program"),
         (["detect", "pair.ensue", "--events", "events.csv", "--time", "t"], "ensue.apps.cli.detect.detect_in_files"),
-        (["violations", "pair.ensue", "--events", "events.csv", "--time", "t"], "ensue.apps.cli.detect.read_program"),
-        (["why-not", "pair.ensue", "--data", "events.csv", "--time", "t"], "ensue.apps.cli.detect.read_program"),
+        (
+            ["violations", "pair.ensue", "--events", "events.csv", "--time", "t"],
+            "ensue.apps.cli.program_files.read_program",
+        ),
+        (["why-not", "pair.ensue", "--data", "events.csv", "--time", "t"], "ensue.apps.cli.program_files.read_program"),
         (["init", "--data", "events.csv"], "ensue.apps.cli.starter.start_project"),
         (["bench"], "ensue.apps.cli.bench.drawn_work"),
         (["demo"], "ensue.apps.cli.demo.run_demo"),

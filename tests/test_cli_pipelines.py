@@ -109,7 +109,7 @@ def test_schema(folder: Path) -> None:
 def test_fmt_keeps_comments(folder: Path) -> None:
     result = command("fmt", "rough.ensue", "tidy.ensue")
     assert result.exit_code == 0
-    assert result.stderr == "changed: rough.ensue\n2 files looked at\n"
+    assert result.stderr == "changed: rough.ensue\n2 files checked\n"
     assert (folder / "rough.ensue").read_text() == TIDY
     assert command("fmt", "--check", "rough.ensue").exit_code == 0
 
@@ -156,7 +156,7 @@ def test_init_writes_a_project_that_finds_something(folder: Path) -> None:
     assert result.exit_code == 0, result.stderr
     assert "time: at, type: kind, key: order_id" in result.stderr
     told = (folder / "first" / "README.md").read_text()
-    assert "- key: `order_id`, called like a key, 3 values that come back" in told
+    assert "- key: `order_id` (3 distinct values, and the name suggests a key)" in told
     assert command("run", "first/pipeline.yaml", "--dry-run").exit_code == 0
     assert command("fmt", "--check", "first/program.ensue").exit_code == 0
     found = command(
@@ -199,13 +199,13 @@ def test_init_reads_a_folder_as_spark_writes_it(folder: Path) -> None:
 def test_a_folder_has_one_format(folder: Path) -> None:
     pyarrow.parquet.write_table(pyarrow.csv.read_csv(folder / "events.csv"), folder / "events.parquet")
     (folder / "mixed").mkdir()
-    assert "there are none in `mixed`" in command("init", "--data", "mixed").stderr
+    assert "folder `mixed` has no files" in command("init", "--data", "mixed").stderr
     for name in ("events.csv", "events.parquet"):
         (folder / name).rename(folder / "mixed" / name)
     result = command("init", "--data", "mixed")
     assert result.exit_code == 2
     assert "error[unknown-format]" in result.stderr
-    assert "csv and parquet" in result.stderr
+    assert "csv, parquet" in result.stderr
 
 
 def test_init_takes_columns_that_are_named(folder: Path) -> None:
@@ -269,21 +269,24 @@ def test_init_of_integers_that_count_from_1970(folder: Path) -> None:
     pyarrow.parquet.write_table(pa.table(ODD_TABLES["milliseconds"]), "ms.parquet")
     made = command("init", "--data", "ms.parquet", "--to", "ms")
     assert "time: at_ms," in made.stderr
-    assert "the only one that holds milliseconds since 1970" in (folder / "ms" / "pipeline.yaml").read_text()
-    assert "windows are numbers of milliseconds" in (folder / "ms" / "program.ensue").read_text()
+    assert "the only column with milliseconds since 1970" in (folder / "ms" / "pipeline.yaml").read_text()
+    assert "windows are in milliseconds" in (folder / "ms" / "program.ensue").read_text()
 
 
 def test_init_says_what_spark_cannot_read(folder: Path) -> None:
     pyarrow.parquet.write_table(pa.table({"t": pa.array(MOMENTS, pa.timestamp("ns")), "type": WORDS}), "ns.parquet")
-    assert "warning: `t` counts nanoseconds" in command("init", "--data", "ns.parquet", "--to", "ns").stderr
+    assert (
+        "warning: Spark cannot read timestamps in nanoseconds from Parquet: `t`"
+        in command("init", "--data", "ns.parquet", "--to", "ns").stderr
+    )
 
 
 @pytest.mark.parametrize(
     ("text", "code", "hint"),
     [
-        ("t,type,id\n", "no-rows", "some events"),
-        ("zeit;art\n1.2.2024;A\n", "no-time", "separated by commas"),
-        ("ts,type\n1700000000.5,A\n", "no-time", "`ts` holds fractions"),
+        ("t,type,id\n", "no-rows", "at least one event"),
+        ("zeit;art\n1.2.2024;A\n", "no-time", "commas as separators"),
+        ("ts,type\n1700000000.5,A\n", "no-time", "convert `ts` from floating point"),
         ("x,y\nhello,A\n", "no-time", "--time COLUMN"),
         ("", "unreadable-events", ""),
     ],

@@ -133,7 +133,7 @@ def counts_in(shown: str) -> None:
     events = draw_orders(500, 7)
     for name, reading in READINGS.items():
         assert f"\n{name}: {sum(reading(history) for _, history in histories(events))} match" in shown
-    assert f"\npromises: broken by {len(broken_promises(events))} order" in shown
+    assert f"\nconstraints: broken by {len(broken_promises(events))} order" in shown
 
 
 def test_demo_in_process_shows_counts_and_saves(tmp_path: Path) -> None:
@@ -182,7 +182,7 @@ def test_demo_is_a_stream_that_finds_the_same(
     result = CliRunner().invoke(app, ["demo", "--orders", "500"])
     assert result.exit_code == 0, result.stderr
     counts_in(result.stdout)
-    assert result.stdout.endswith("finds the same.\n")
+    assert result.stdout.endswith("finds the same alerts.\n")
     events = draw_orders(500, 7).num_rows
     progress = [line for line in result.stderr.splitlines() if " events read, " in line]
     assert len(progress) > 1
@@ -204,7 +204,7 @@ def test_ctrl_c_stops_the_stream_and_leaves_nothing(
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     result = CliRunner().invoke(app, ["demo", "--orders", "50"])
     assert result.exit_code == 130
-    assert result.stderr.endswith("\nStopping; once more to stop at once ...\n")
+    assert result.stderr.endswith("\nStopping ... (press Ctrl-C again to stop immediately)\n")
     assert not spark.streams.active
     assert not list(tmp_path.glob("ensue-demo-*"))
 

@@ -273,13 +273,13 @@ def test_python_values(python_value: object, node: object) -> None:
     ],
 )  # fmt: skip
 def test_values_that_a_query_cannot_hold(python_value: object) -> None:
-    with pytest.raises(ValueError, match=r"query can hold|64 bits"):
+    with pytest.raises(ValueError, match=r"in a query|64 bits|64-bit"):
         value(python_value)
 
 
 @pytest.mark.parametrize("thing", [object(), [1], b"x", 1j, np.complex128(1)])
 def test_things_that_are_no_values(thing: object) -> None:
-    with pytest.raises(TypeError, match="not a value that a query can hold"):
+    with pytest.raises(TypeError, match="unsupported type in a query"):
         value(thing)
 
 
@@ -298,7 +298,7 @@ def test_windows_of_no_size(size: Any) -> None:
 
 @pytest.mark.parametrize("size", [True, 1.5, None])
 def test_things_that_are_no_windows(size: Any) -> None:
-    with pytest.raises(TypeError, match="a window is"):
+    with pytest.raises(TypeError, match="a window must be"):
         window(size)
 
 
@@ -313,22 +313,22 @@ def test_things_that_are_no_windows(size: Any) -> None:
     ],
 )
 def test_truth_of_a_condition_teaches(misuse: Any) -> None:
-    with pytest.raises(TypeError, match=r"combine conditions with & \| ~ and parentheses"):
+    with pytest.raises(TypeError, match=r"combine conditions with &, \| and ~"):
         misuse()
 
 
 def test_misuse_is_named() -> None:
-    with pytest.raises(ValueError, match="seq has at least one item"):
+    with pytest.raises(ValueError, match="seq takes at least one item"):
         seq()
-    with pytest.raises(ValueError, match="case has at least one"):
+    with pytest.raises(ValueError, match="case takes at least one"):
         case()
-    with pytest.raises(ValueError, match="same names at least one field"):
+    with pytest.raises(ValueError, match="same takes at least one field"):
         same()
-    with pytest.raises(ValueError, match="the list of values is empty"):
+    with pytest.raises(ValueError, match="the list of values must not be empty"):
         a.x.is_in([])
-    with pytest.raises(TypeError, match="not the text"):
+    with pytest.raises(TypeError, match="found the text"):
         a.x.is_in("abc")
-    with pytest.raises(TypeError, match="a pattern is expected"):
+    with pytest.raises(TypeError, match="expected a pattern"):
         seq(a.x)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="unhashable"):
         hash(a.x)
@@ -364,23 +364,23 @@ def test_operators_refuse_what_their_text_refuses(misuse: Callable[[], object], 
 
 
 def test_misuse_of_operators_is_named() -> None:
-    with pytest.raises(TypeError, match="a window is"):
+    with pytest.raises(TypeError, match="a window must be"):
         follows("A a", "B b", None)  # type: ignore[arg-type]
-    with pytest.raises(TypeError, match="a pattern is expected, not 5"):
+    with pytest.raises(TypeError, match="expected a pattern, found 5"):
         follows(5, "B b", 5)  # type: ignore[arg-type]
-    with pytest.raises(TypeError, match=r"a repetition takes whole numbers, not 1\.5"):
+    with pytest.raises(TypeError, match=r"a repetition takes integers, not 1\.5"):
         event("A").times(1.5)  # type: ignore[arg-type]
-    with pytest.raises(TypeError, match="a repetition takes whole numbers, not True"):
+    with pytest.raises(TypeError, match="a repetition takes integers, not True"):
         event("A").times(1, True)
-    with pytest.raises(TypeError, match="a pattern is expected, not True"):
+    with pytest.raises(TypeError, match="expected a pattern, found True"):
         any_of(True, "A a")
-    with pytest.raises(ValueError, match="any_of has at least one item"):
+    with pytest.raises(ValueError, match="any_of takes at least one item"):
         any_of(2)
     with pytest.raises(TypeError, match='such as "recent", not 5'):
         event("A").match(5)  # type: ignore[arg-type]
-    with pytest.raises(TypeError, match="but takes the names of streams"):
+    with pytest.raises(TypeError, match="`but` takes names of streams"):
         any_event("e", but=[event("A")])  # type: ignore[list-item]
-    with pytest.raises(TypeError, match="name a field of `a`"):
+    with pytest.raises(TypeError, match="expected a field of `a`"):
         fn.sum(a)  # type: ignore[arg-type]
 
 
@@ -394,21 +394,20 @@ def test_values_are_shown_as_text() -> None:
 MISUSES: list[tuple[Callable[[], object], str]] = [
     (
         lambda: seq("A a", not event("B", "b")),  # type: ignore[arg-type]
-        "a pattern is expected, not False; `not` asks Python for a truth value: "
-        "write ~event(...) for the absence of an event",
+        "expected a pattern, found False; for the absence of an event, write ~event(...) instead of `not`",
     ),
     (
         lambda: seq(["A a", "B b"]),  # type: ignore[arg-type]
-        "a pattern is expected, not ['A a', 'B b']; pass the items one by one, as in seq(*items)",
+        "expected a pattern, found ['A a', 'B b']; pass the items separately, as in seq(*items)",
     ),
     (
         lambda: any_of(("A a", "B b")),  # type: ignore[call-overload]
-        "a pattern is expected, not ('A a', 'B b'); pass the items one by one, as in any_of(*items)",
+        "expected a pattern, found ('A a', 'B b'); pass the items separately, as in any_of(*items)",
     ),
-    (lambda: event("A", "a").returning(a), 'name a field of `a`, e.g. var("a").amount'),  # type: ignore[arg-type]
+    (lambda: event("A", "a").returning(a), 'expected a field of `a`, such as var("a").amount, found the variable'),  # type: ignore[arg-type]
     (
         lambda: event("A", "a").partition_by(a.x),  # type: ignore[arg-type]
-        'partition_by takes the names of fields, such as "user_id", not Value("a.x")',
+        'partition_by takes names of fields, such as "user_id", not Value("a.x")',
     ),
 ]
 

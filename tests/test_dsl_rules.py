@@ -148,15 +148,15 @@ def test_what_is_refused_at_once(build: Callable[[], object], code: str) -> None
         (lambda: ORDER.before(5), "takes a name"),  # type: ignore[arg-type]
         (lambda: atom(5), "takes a name"),  # type: ignore[arg-type]
         (lambda: atom("order", var("o")), "not the variable"),
-        (lambda: rule("a", "id").when(), "ensue.fact"),
-        (lambda: rule("a", "id").when(5), "an item of a rule"),  # type: ignore[arg-type]
+        (lambda: rule("a", "id").when(), "ensue.rules.fact"),
+        (lambda: rule("a", "id").when(5), "a rule item must be"),  # type: ignore[arg-type]
         (lambda: rule(5), "takes names"),  # type: ignore[arg-type]
         (lambda: fact("vip"), "at least one value"),
         (lambda: table("price"), "at least one column"),
         (lambda: stream(), "the name of a stream"),
         (lambda: together(), "at least one item"),
-        (lambda: while_("w").no("q < 5"), "is an event"),
-        (lambda: while_("w").no(RuleItem(parse_items("a before b")[0])), "is an event"),  # type: ignore[arg-type]
+        (lambda: while_("w").no("q < 5"), "expected an event"),
+        (lambda: while_("w").no(RuleItem(parse_items("a before b")[0])), "expected an event"),  # type: ignore[arg-type]
     ],
 )
 def test_what_is_no_part_of_a_rule(build: Callable[[], object], message: str) -> None:

@@ -44,12 +44,12 @@ def test_what_was_planted_is_found(seed: int, tmp_path: Path, generate: ModuleTy
 @pytest.mark.parametrize(
     ("change", "told"),
     [
-        (("ShelfReading before, 10 seconds", "ShelfReading before, 1 second"), "BookliftingAlert"),
-        (("CounterReading before, 10 seconds", "CounterReading before, 1 second"), "Loans is unexpected"),
-        (("LAST CardAtCounter", "CardAtCounter"), "Loans is unexpected"),
-        (("people >= 2", "people >= 3"), "ConfusionAlert is missing"),
-        (("OR(BookOnShelf again, Checkout c)", "BookOnShelf again"), "Loans is unexpected"),
-        (("2 hours\n  RETURN l.person", "6 hours\n  RETURN l.person"), "OverlimitAlert is unexpected"),
+        (("ShelfReading before, 10 seconds", "ShelfReading before, 1 second"), "missing BookliftingAlert"),
+        (("CounterReading before, 10 seconds", "CounterReading before, 1 second"), "unexpected Loans"),
+        (("LAST CardAtCounter", "CardAtCounter"), "unexpected Loans"),
+        (("people >= 2", "people >= 3"), "missing ConfusionAlert"),
+        (("OR(BookOnShelf again, Checkout c)", "BookOnShelf again"), "unexpected Loans"),
+        (("2 hours\n  RETURN l.person", "6 hours\n  RETURN l.person"), "unexpected OverlimitAlert"),
     ],
 )
 def test_every_part_of_the_program_counts(
@@ -90,7 +90,7 @@ def test_same_seed_same_day(generate: ModuleType) -> None:
 
 
 def test_a_day_that_is_too_crowded_is_refused(generate: ModuleType) -> None:
-    with pytest.raises(ValueError, match="too crowded for so many visits"):
+    with pytest.raises(ValueError, match="too many visits"):
         generate.draw_day(1, 5_000)
 
 

@@ -1,8 +1,8 @@
-"""What went wrong with the incidents of a real help desk, as counts and, with --report, as a page.
+"""Finds problems in the incidents of a real help desk: prints counts and, with --report, writes a page.
 
     python examples/incidents/run.py bpic2013_incidents.csv.gz --report incidents.html
 
-The file has a row for each change of an incident's status; README.md says where it comes from.
+The file has one row for each status change of an incident. README.md names its source.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ GROUPS = {
 
 
 def read_incidents(path: Path) -> pa.Table:
-    """The changes, with their times as moments."""
+    """Reads the status changes, with their times as timestamps."""
     types = csv.ConvertOptions(column_types={"time": pa.timestamp("s", "UTC")})
     return csv.read_csv(path, convert_options=types)
 
@@ -39,7 +39,7 @@ def find(incidents: pa.Table) -> Mapping[str, pa.Table]:
 
 
 def most_affected(matches: pa.Table, columns: tuple[str, ...]) -> Iterator[str]:
-    """The groups with the most matches; two groups of a ping-pong count whoever began."""
+    """Yields the groups with the most matches. For a ping-pong, it does not matter which of the two groups started."""
     rows = zip(*(matches.column(name).to_pylist() for name in columns), strict=True)
     counted = Counter(tuple(sorted(row)) if "other" in columns else row for row in rows)
     for groups, count in sorted(counted.items(), key=lambda item: (-item[1], item[0]))[:SHOWN]:
@@ -56,9 +56,9 @@ def summary(incidents: pa.Table, found: Mapping[str, pa.Table]) -> Iterator[str]
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="Finds what went wrong with incidents.")
-    parser.add_argument("incidents", type=Path, help="bpic2013_incidents.csv.gz; README.md says where it comes from")
-    parser.add_argument("--report", type=Path, help="write a page with timelines of incidents, to look into")
+    parser = argparse.ArgumentParser(description="Finds problems in the incidents of a help desk.")
+    parser.add_argument("incidents", type=Path, help="bpic2013_incidents.csv.gz; README.md names its source")
+    parser.add_argument("--report", type=Path, help="write a page with timelines of incidents")
     chosen = parser.parse_args()
     incidents = read_incidents(chosen.incidents)
     print("\n".join(summary(incidents, find(incidents))))

@@ -1,9 +1,9 @@
-"""A day in the library, drawn: readings as Parquet files in the order of arrival, and what should be found in them.
+"""Generates a day in the library: readings as Parquet files in the order of arrival, and the expected results.
 
     python examples/library/generate.py FOLDER [--seed 7] [--visits 110] [--files 12]
 
-What should be found comes from the stories that are planted here, never from Ensue. Stories have people and books of
-their own, and keep apart at counters and doors, so that none of them changes what another means.
+The expected results come from the generated stories, never from Ensue. Each story has its own people and books, and
+stories are apart at counters and doors, so that they do not affect each other.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ LIMIT = 3
 READERS = {"shelf": 12, "counter": 2, "door": 2}
 STREAMS = {"shelf": "ShelfReading", "counter": "CounterReading", "door": "DoorReading"}
 APART = {"counter": 90 * SECOND, "door": 40 * SECOND}
-"""How far apart two stories are at one reader."""
+"""The minimum distance between two stories at one reader."""
 
 LONGEST_QUEUE = 15 * MINUTE
-"""How long a story waits for its place; with more, it might not end within two hours."""
+"""The longest time that a story waits for a reader, so that it ends within two hours."""
 
 MOST_DELAY = 20 * SECOND
-"""How late a reading may arrive."""
+"""The longest delay of a reading."""
 
 
 def moment(at: int) -> datetime:
@@ -70,13 +70,13 @@ class Reading:
 
 
 def describe(at: datetime, stream: str, tag: str, reader: str) -> str:
-    """A reading as one line, as it stands in the expected alerts."""
+    """Returns a reading as one line, as in the expected alerts."""
     return f"{at.isoformat()} {stream} of {tag} by {reader}"
 
 
 @dataclass(frozen=True, slots=True)
 class Loan:
-    """A book that someone has borrowed: when it was read beside the card, and all readings that say so."""
+    """A book that someone borrowed: the time when it was read with the card, and all readings that show it."""
 
     person: str
     book: str
@@ -86,7 +86,7 @@ class Loan:
 
 @dataclass(slots=True)
 class Day:
-    """Stories that were planted: their readings, and what should be found."""
+    """The generated stories: their readings, and the expected results."""
 
     random: Random
     readings: list[Reading] = field(default_factory=list)
@@ -96,10 +96,10 @@ class Day:
     taken: dict[str, list[int]] = field(default_factory=lambda: defaultdict(list))
     tags: dict[str, int] = field(default_factory=lambda: defaultdict(int))
 
-    # The smallest things that happen.
+    # Building blocks of the stories.
 
     def new(self, kind: str) -> str:
-        """The tag of a book or a person that no other story has."""
+        """Returns a new tag for a book or a person."""
         self.tags[kind] += 1
         return f"{kind}-{self.tags[kind]}"
 
@@ -116,17 +116,17 @@ class Day:
         return self.random.random() < share
 
     def free(self, place: str, earliest: int) -> tuple[str, int]:
-        """A reader at this place, and a time from `earliest` on at which no other story is there."""
+        """Returns a reader at this place, and a time at or after `earliest` when no other story uses it."""
         reader, at = self.reader(place), earliest
         while any(abs(at - other) < APART[place] for other in self.taken[reader]):
             at += self.between(SECOND, 10 * SECOND)
         if at > earliest + LONGEST_QUEUE:
-            raise ValueError(f"the {place}s are too crowded for so many visits")
+            raise ValueError(f"too many visits for the {place}s; use fewer visits")
         self.taken[reader].append(at)
         return reader, at
 
     def read(self, reader: str, tag: str, at: int) -> Reading:
-        """The first reading of a tag, and a few more as long as it stays there."""
+        """Adds the first reading of a tag and a few repetitions. Returns the first."""
         stream = STREAMS[reader.partition("-")[0]]
         first = Reading(at, stream, tag.partition("-")[0], tag, reader)
         self.readings.append(first)
@@ -135,10 +135,10 @@ class Day:
             self.readings.append(Reading(at, stream, first.kind, tag, reader))
         return first
 
-    # What people do; each gives the readings by which it can be told.
+    # Actions of people. Each returns the readings that show it.
 
     def pick(self, at: int, count: int = 1) -> dict[str, Reading]:
-        """Books are taken from a shelf, where some of them have been seen before."""
+        """Takes books from a shelf. Some of them were read on a shelf before."""
         picked = {}
         for _ in range(count):
             book, shelf = self.new("book"), self.reader("shelf")
@@ -148,7 +148,7 @@ class Day:
         return picked
 
     def check_out(self, person: str, books: Iterable[str], earliest: int) -> list[Loan]:
-        """A card and then the books, at a counter; someone else may have stood there just before."""
+        """Reads a card and then the books at a counter, sometimes after the card of another person."""
         counter, at = self.free("counter", earliest)
         if self.chance(0.3):
             self.read(counter, self.new("person"), at - self.between(2 * SECOND, 8 * SECOND))
@@ -159,7 +159,7 @@ class Day:
         return loans
 
     def pass_door(self, tags: Sequence[str], earliest: int) -> dict[str, Reading]:
-        """Books and people pass a door together, within 4 seconds or all in the same millisecond."""
+        """Moves books and people through a door together, within 4 seconds or in the same millisecond."""
         door, at = self.free("door", earliest)
         spread = 0 if self.chance(0.2) else 4 * SECOND
         if self.chance(0.2):
@@ -167,7 +167,7 @@ class Day:
         return {tag: self.read(door, tag, at + self.between(0, spread)) for tag in tags}
 
     def turbo(self, person: str, shelved: dict[str, Reading], earliest: int) -> list[Loan]:
-        """Someone walks out with books that nobody has checked out."""
+        """Moves a person through the door with books that are not checked out."""
         passed = self.pass_door([*shelved, person], earliest)
         loans = [
             Loan(person, book, passed[book].at, frozenset({shelf, passed[book], passed[person]}))
@@ -176,7 +176,7 @@ class Day:
         self.expect_loans(loans)
         return loans
 
-    # What should be found.
+    # Expected results.
 
     def expect(self, alert: str, readings: Iterable[Reading] = (), **columns: Any) -> None:
         row = dict(columns, at=moment(columns["at"]).isoformat())
@@ -192,7 +192,7 @@ class Day:
         columns = {"book": door.tag, "shelf": shelf.reader, "door": door.reader}
         self.expect("BookliftingAlert", [shelf, door], **columns, at=door.at)
 
-    # The stories. Each begins at `at` and ends within two hours, if it does not say otherwise.
+    # The stories. Each starts at `at` and ends within two hours unless noted otherwise.
 
     def honest(self, at: int) -> None:
         """Books are checked out at the counter, and leave; a friend may leave at the same time."""
@@ -206,7 +206,7 @@ class Day:
         self.turbo(self.new("person"), self.pick(at, self.between(1, LIMIT)), at + self.between(2, 40) * MINUTE)
 
     def theft(self, at: int) -> None:
-        """A book leaves, and nobody with it; it may have lain on the counter, or someone may follow too late."""
+        """A book leaves with nobody near it. It may have been on the counter, or someone may follow too late."""
         [(book, shelf)] = self.pick(at).items()
         if self.chance(0.4):
             counter, seen = self.free("counter", at + 10 * MINUTE)
@@ -239,13 +239,13 @@ class Day:
                 self.expect("OverlimitAlert", readings, person=person, book=loan.book, books=len(so_far), at=loan.at)
 
     def twice_a_day(self, at: int) -> None:
-        """As many books, but some of them three hours later: that is allowed."""
+        """Someone takes as many books, but half of them three hours later, which is allowed."""
         person = self.new("person")
         self.check_out(person, self.pick(at, LIMIT), at + 5 * MINUTE)
         self.turbo(person, self.pick(at + 3 * HOUR, LIMIT), at + 3 * HOUR + 10 * MINUTE)
 
     def returned(self, at: int) -> None:
-        """A book is borrowed, brought back, put on a shelf, and then stolen. Borrowing it counted once."""
+        """A book is borrowed, returned, shelved, and then stolen. It is one loan."""
         person = self.new("person")
         [book] = self.pick(at)
         [loan] = self.check_out(person, [book], at + 5 * MINUTE)
@@ -255,7 +255,7 @@ class Day:
         self.expect_booklifting(shelf, self.pass_door([book], shelf.at + 15 * MINUTE)[book])
 
     def brought_back(self, at: int) -> None:
-        """A book that was borrowed long ago comes in, lies on the counter, and goes to its shelf."""
+        """A book that was borrowed long ago is returned at the counter and put on its shelf."""
         book, person = self.new("book"), self.new("person")
         came = self.pass_door([book, person], at)
         counter, seen = self.free("counter", came[book].at + 5 * MINUTE)
@@ -263,14 +263,14 @@ class Day:
         self.read(self.reader("shelf"), book, seen + 30 * MINUTE)
 
     def reading_room(self, at: int) -> None:
-        """Someone comes, looks at books and goes without any."""
+        """Someone comes, looks at books, and leaves without one."""
         person = self.new("person")
         self.pass_door([person], at)
         self.pick(at + 5 * MINUTE, 3)
         self.pass_door([person], at + 50 * MINUTE)
 
     def finish(self) -> None:
-        """Every reader gives a sign of life every ten minutes, the last one half an hour after the last reading."""
+        """Adds a heartbeat of every reader every ten minutes, up to half an hour after the last reading."""
         last = max(reading.at for reading in self.readings) + 30 * MINUTE
         readers = [f"{place}-{number}" for place, count in READERS.items() for number in range(1, count + 1)]
         for at in (*range(0, last, 10 * MINUTE), last):
@@ -284,7 +284,7 @@ STORIES = (
 
 
 def draw_day(seed: int, visits: int) -> Day:
-    """A day with so many stories, of each kind in turn, that begin in the first four hours."""
+    """Generates a day with this number of stories, of each kind in turn, that start in the first four hours."""
     day = Day(Random(seed))
     for number in range(visits):
         STORIES[number % len(STORIES)](day, day.between(30 * MINUTE, 4 * HOUR))
@@ -293,7 +293,7 @@ def draw_day(seed: int, visits: int) -> Day:
 
 
 def table_of(day: Day) -> pa.Table:
-    """The readings in the order of arrival: each comes a little late."""
+    """Returns the readings in the order of arrival, each with a small delay."""
     arrived = sorted(sorted(day.readings), key=lambda reading: reading.at + day.between(0, MOST_DELAY))
     rows = [(moment(read.at), read.stream, read.kind, read.tag, read.reader) for read in arrived]
     return pa.table(dict(zip(SCHEMA.names, zip(*rows, strict=True), strict=True)), SCHEMA)
@@ -302,7 +302,7 @@ def table_of(day: Day) -> pa.Table:
 def write_day(folder: Path, day: Day, files: int) -> None:
     """Writes `readings/*.parquet` and `expected.json`.
 
-    Spark takes files in the order of their age, so each is a second younger than the one before.
+    Spark reads files in the order of their modification times, so each is a second newer than the previous one.
     """
     table = table_of(day)
     (folder / "readings").mkdir(parents=True)
@@ -316,10 +316,12 @@ def write_day(folder: Path, day: Day, files: int) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="Draws a day in the library: readings/*.parquet and expected.json.")
-    parser.add_argument("folder", type=Path, help="where to write; has no `readings` yet")
+    parser = argparse.ArgumentParser(
+        description="Generates a day in the library: readings/*.parquet and expected.json."
+    )
+    parser.add_argument("folder", type=Path, help="folder to write to; must not contain `readings`")
     parser.add_argument("--seed", type=int, default=7)
-    parser.add_argument("--visits", type=int, default=110, help="how many stories (default: %(default)s)")
+    parser.add_argument("--visits", type=int, default=110, help="number of stories (default: %(default)s)")
     parser.add_argument("--files", type=int, default=12)
     chosen = parser.parse_args()
     day = draw_day(chosen.seed, chosen.visits)

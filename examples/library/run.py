@@ -1,9 +1,9 @@
-"""The library on Spark: readings come as a stream of files; alerts are shown, and compared with those planted.
+"""Runs the library program on a stream of files, shows the alerts, and compares them with the expected ones.
 
     python examples/library/run.py            # a stream on Spark
     python examples/library/run.py --batch    # the same program in this process, over all readings at once
 
-Ends with code 1, and with what differs, if anything else is found than was planted.
+If the alerts differ from the expected ones, it shows the differences and exits with code 1.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ Rows = list[dict[str, Any]]
 
 
 def find_in_batch(folder: Path) -> dict[str, pa.Table]:
-    """What the program finds in all readings at once, without Spark."""
+    """Runs the program over all readings at once, without Spark."""
     return dict(ensue.run(pq.read_table(folder / "readings"), ensue.parse(PROGRAM), time="t", type="type"))
 
 
 def find_in_stream(folder: Path, spark: SparkSession) -> dict[str, pa.Table]:
-    """What the program finds in a stream of the files, one a micro-batch, until all are read."""
+    """Runs the program on a stream of the files, one per micro-batch, until all are read."""
     program, readings = ensue.parse(PROGRAM), str(folder / "readings")
     columns = spark.read.parquet(readings).schema
     stream = spark.readStream.schema(columns).option("maxFilesPerTrigger", 1).parquet(readings)
@@ -57,7 +57,7 @@ def find_in_stream(folder: Path, spark: SparkSession) -> dict[str, pa.Table]:
 
 
 def readings_by_id(folder: Path) -> dict[str, str]:
-    """Each reading as one line, by the id that `lineage` gives: also a query."""
+    """Returns each reading as one line, by the id that `lineage` returns. This is also a query."""
     columns = "r.t AS t, r.tag AS tag, r.reader AS reader, lineage(r) AS ids"
     program = ";".join(f"PATTERN {stream} ({stream} r) RETURN {columns}" for stream in STREAMS.values())
     found = ensue.run(pq.read_table(folder / "readings"), ensue.parse(program), time="t", type="type")
@@ -69,7 +69,7 @@ def readings_by_id(folder: Path) -> dict[str, str]:
 
 
 def comparable(found: Mapping[str, pa.Table], readings: Mapping[str, str]) -> dict[str, Rows]:
-    """What was found in the form of `expected.json`: times and readings as text, and sorted lists."""
+    """Returns the results in the form of `expected.json`: times and readings as text, and sorted lists."""
 
     def value(name: str, of: Any) -> Any:
         if name == "at":
@@ -85,17 +85,17 @@ def comparable(found: Mapping[str, pa.Table], readings: Mapping[str, str]) -> di
 
 
 def differences(expected: Mapping[str, Rows], found: Mapping[str, Rows]) -> Iterator[str]:
-    """A line for each row that is missing, and for each that is too many."""
+    """Yields a line for each missing row and for each unexpected row."""
     for name in sorted({*expected, *found}):
         wanted, given = (
             Counter(json.dumps(row, sort_keys=True) for row in rows.get(name, ())) for rows in (expected, found)
         )
-        yield from (f"{name} is missing: {row}" for row in (wanted - given).elements())
-        yield from (f"{name} is unexpected: {row}" for row in (given - wanted).elements())
+        yield from (f"missing {name}: {row}" for row in (wanted - given).elements())
+        yield from (f"unexpected {name}: {row}" for row in (given - wanted).elements())
 
 
 def show(found: Mapping[str, Rows]) -> None:
-    """The first rows of each, and the readings from which the very first follows."""
+    """Prints the first rows of each result, and the readings of the first row."""
     for name, rows in found.items():
         print(f"{name}: {len(rows)}")
         for place, row in enumerate(sorted(rows, key=lambda row: row["at"])[:SHOWN]):
@@ -106,15 +106,15 @@ def show(found: Mapping[str, Rows]) -> None:
 
 def main() -> int:
     parser = argparse.ArgumentParser(
-        description="Finds what goes on in the library, and compares it with what was planted."
+        description="Finds loans and alerts in a library, and compares them with the expected ones."
     )
     parser.add_argument(
-        "--batch", action="store_true", help="in this process, over all readings at once; without Spark"
+        "--batch", action="store_true", help="run in this process over all readings at once, without Spark"
     )
     parser.add_argument("--seed", type=int, default=7)
-    parser.add_argument("--visits", type=int, default=110, help="how many stories are drawn (default: %(default)s)")
+    parser.add_argument("--visits", type=int, default=110, help="number of stories to generate (default: %(default)s)")
     parser.add_argument(
-        "--files", type=int, default=12, help="how many files, each a micro-batch (default: %(default)s)"
+        "--files", type=int, default=12, help="number of files, one per micro-batch (default: %(default)s)"
     )
     chosen = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="ensue-library-") as name:
@@ -125,7 +125,7 @@ def main() -> int:
         expected = json.loads((folder / "expected.json").read_text(encoding="utf-8"))
     show(found)
     wrong = list(differences(expected, found))
-    print("\n".join(wrong) if wrong else "All that was planted is found, and nothing else.")
+    print("\n".join(wrong) if wrong else "The program found all expected alerts and no others.")
     return 1 if wrong else 0
 
 

@@ -1,4 +1,4 @@
-"""The answers over the day as one SVG: a line for what is believed, grey where it was really so."""
+"""Draws the answers over the day as one SVG: lines show the beliefs, grey areas show the truth."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SHOWN = {"off": "#e5e7eb", "news": "#c2410c", "sports": "#1d4ed8", "weather": "#
 
 @dataclass(frozen=True, slots=True)
 class Panel:
-    """One question: what was believed and what was so, at every event, between 0 and `most`."""
+    """One question: the belief and the truth at every event, between 0 and `most`."""
 
     title: str
     color: str
@@ -26,7 +26,7 @@ class Panel:
 
 
 def draw(answers: pa.Table, truth: pa.Table) -> str:
-    """The paper's three questions, and what the display showed."""
+    """Draws the three questions of the paper, and the content of the display."""
     return "\n".join(_drawing(answers, _panels(answers, truth))) + "\n"
 
 
@@ -54,7 +54,7 @@ def _drawing(answers: pa.Table, panels: Sequence[Panel]) -> Iterator[str]:
     box = f"0 0 {width} {height}"
     yield f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="{box}" font-family="sans-serif" font-size="13">'
     yield f'<rect width="{width}" height="{height}" fill="white"/>'
-    yield f'<text x="{LEFT}" y="18">lines: what is believed; grey: how it really was</text>'
+    yield f'<text x="{LEFT}" y="18">lines: beliefs; grey: truth</text>'
     for place, panel in enumerate(panels):
         yield from _panel(panel, across, TOP + place * (HEIGHT + GAP))
     yield from _display(answers.column("display").to_pylist(), across, band)
@@ -79,7 +79,7 @@ def _panel(panel: Panel, across: Sequence[float], top: float) -> Iterator[str]:
 
 
 def _steps(across: Sequence[float], heights: Sequence[float]) -> str:
-    """A path that keeps its height until the next event, to the end of the day; only its changes are written."""
+    """Returns a path that keeps its height until the next event, up to the end of the day. It only has the changes."""
     path, before = [f"{across[0]:.1f} {heights[0]:.1f}"], f"{heights[0]:.1f}"
     for x, y in zip(across[1:], heights[1:], strict=True):
         if f"{y:.1f}" != before:
@@ -89,7 +89,7 @@ def _steps(across: Sequence[float], heights: Sequence[float]) -> str:
 
 
 def _display(contents: Sequence[str], across: Sequence[float], top: float) -> Iterator[str]:
-    """A band with the color of what is shown, and what the colors mean."""
+    """Draws a band with the colors of the display's contents, and a legend."""
     yield f'<text x="{LEFT - 22}" y="{top + 16}" text-anchor="end">display</text>'
     begins = [place for place in range(len(contents)) if place == 0 or contents[place] != contents[place - 1]]
     ends = [*(across[place] for place in begins[1:]), float(LEFT + WIDTH)]

@@ -1,8 +1,8 @@
-"""Where is everybody? A day of a smart home: the answers at every moment, a display, alerts, and how true it all was.
+"""Where is everybody? Tracks two people in a simulated smart home, finds alerts, and measures the accuracy.
 
     python examples/smart_home/run.py FOLDER
 
-Writes `answers.csv` and `home.svg` into the folder, and prints a summary. The truth is known, for the day is drawn.
+Writes `answers.csv` and `home.svg` to the folder and prints a summary. The truth is known, because it is a simulation.
 """
 
 from __future__ import annotations
@@ -35,19 +35,19 @@ QUESTIONS = {
     **{f"{person}_{place}": f"P({person} in {place})" for person in PEOPLE for place in PLACES},
     **{person: f"MOST LIKELY({person})" for person in PEOPLE},
 }
-"""The columns of the answers. The display hangs in the living room, so it asks who is there."""
+"""The columns of the answers. The display is in the living room, so it asks who is there."""
 
 SOMEBODY = 0.3
-"""Below this probability that anyone is there, the display is off."""
+"""The display is off if the probability that anyone is there is lower than this."""
 
 SURE = 0.8
-"""From this probability on that someone is there alone, it shows what that person likes."""
+"""The display shows a person's program if the probability that this person is there alone is at least this."""
 
 BINS = 5
 
 
 def answer(events: pa.Table) -> pa.Table:
-    """What is believed after each event, and what the display shows then."""
+    """Returns the beliefs and the content of the display after each event."""
     tracked = ensue.beliefs.track(events, ensue.parse(PROGRAM), QUESTIONS, time="t", type="type")
     return with_display(tracked)
 
@@ -57,13 +57,13 @@ def with_display(tracked: pa.Table) -> pa.Table:
 
 
 def display(tracked: pa.Table) -> NDArray[np.str_]:
-    """News for alice, sports for bob; the weather for both, or while it is unsure who is there; off for nobody."""
+    """Returns news for Alice, sports for Bob, the weather for both or if unsure, and off for nobody."""
     anyone, alice, bob = (numbers(tracked, f"{who}_living") for who in ("anyone", "only_alice", "only_bob"))
     return np.select([anyone < SOMEBODY, alice >= SURE, bob >= SURE], ["off", "news", "sports"], "weather")
 
 
 def wanted_display(truth: pa.Table) -> NDArray[np.str_]:
-    """What it would show, if it knew where everybody is."""
+    """Returns what the display would show if it knew where everybody is."""
     alice, bob = (texts(truth, person) == "living" for person in PEOPLE)
     return np.select([~alice & ~bob, alice & ~bob, bob & ~alice], ["off", "news", "sports"], "weather")
 
@@ -73,7 +73,7 @@ def find(events: pa.Table) -> Mapping[str, pa.Table]:
 
 
 def calibration(answers: pa.Table, truth: pa.Table) -> list[tuple[float, float, int]]:
-    """For each range of probabilities: what was said on average, how often it was so, and the number of statements."""
+    """Returns for each range the mean stated probability, the observed frequency, and the number of statements."""
     said = np.concatenate([numbers(answers, f"{person}_{place}") for person in PEOPLE for place in PLACES])
     so = np.concatenate([texts(truth, person) == place for person in PEOPLE for place in PLACES])
     ranges = np.minimum((said * BINS).astype(np.int64), BINS - 1)
@@ -82,15 +82,15 @@ def calibration(answers: pa.Table, truth: pa.Table) -> list[tuple[float, float, 
 
 
 def summary(day: Day, answers: pa.Table, alerts: Mapping[str, pa.Table]) -> Iterator[str]:
-    yield f"{day.events.num_rows} events of one day; only the judge knows the truth"
+    yield f"{day.events.num_rows} events in one day"
     yield from (judged_place(person, day, answers) for person in PEOPLE)
     count = sum((texts(day.truth, person) != "outside").astype(np.int64) for person in PEOPLE)
-    yield f"how many at home: off by {np.abs(numbers(answers, 'at_home') - count).mean():.2f} on average"
+    yield f"people at home: mean error {np.abs(numbers(answers, 'at_home') - count).mean():.2f}"
     shown, wanted = texts(answers, "display"), wanted_display(day.truth)
     wrong = np.isin(shown, ["news", "sports"]) & (shown != wanted)
-    yield f"display: as if it knew {np.mean(shown == wanted):.0%}, somebody else's program {wrong.mean():.0%}"
+    yield f"display: correct {np.mean(shown == wanted):.0%}, program of the other person {wrong.mean():.0%}"
     for said, so, statements in calibration(answers, day.truth):
-        yield f"  said {said:.2f}, so {so:.2f} ({statements:,} statements)"
+        yield f"  stated probability {said:.2f}, observed frequency {so:.2f} ({statements:,} statements)"
     leaks = texts(day.events, "type") == "Leak"
     yield f"{leaks.sum()} leaks, {(leaks & kitchen_empty(day.truth)).sum()} of them while nobody was in the kitchen"
     for name, rows in alerts.items():
@@ -104,7 +104,7 @@ def judged_place(person: str, day: Day, answers: pa.Table) -> str:
     true, told = texts(day.truth, person), texts(answers, person)
     usual = max(PLACES, key=lambda place: np.count_nonzero(true == place))
     right, guessed = np.mean(told == true), np.mean(true == usual)
-    return f"{person}: the most likely place is the true one {right:.0%} (always {usual}: {guessed:.0%})"
+    return f"{person}: most likely place correct {right:.0%} (always guessing {usual}: {guessed:.0%})"
 
 
 def kitchen_empty(truth: pa.Table) -> NDArray[np.bool_]:
@@ -121,9 +121,9 @@ def texts(table: pa.Table, column: str) -> NDArray[np.str_]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="Tells where everybody is, all day long, and how true that was.")
-    parser.add_argument("folder", type=Path, help="where answers.csv and home.svg are written")
-    parser.add_argument("--seed", type=int, default=5, help="draws another day (default: %(default)s)")
+    parser = argparse.ArgumentParser(description="Tracks where everybody is during a day, and measures the accuracy.")
+    parser.add_argument("folder", type=Path, help="folder for answers.csv and home.svg")
+    parser.add_argument("--seed", type=int, default=5, help="random seed of the day (default: %(default)s)")
     chosen = parser.parse_args()
     chosen.folder.mkdir(parents=True, exist_ok=True)
     day = draw_day(chosen.seed)

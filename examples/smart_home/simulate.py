@@ -1,7 +1,7 @@
-"""A day in the home, drawn: what the sensors report, and where everybody really was.
+"""Simulates a day in the home: the reports of the sensors, and where everybody really was.
 
-The truth is never shown to Ensue: it is there to judge the answers. A person stays in a room for a while, chooses the
-next one, and walks there through the rooms between; sensors report this, and err, as often as `home.ensue` says.
+Ensue never sees the truth; it is used to evaluate the answers. A person stays in a room for a while, chooses the next
+one, and walks there through the rooms in between. Sensors report this, with the error rates of `home.ensue`.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ CAMERAS = ("living", "den", "kitchen")
 """The rooms with a camera."""
 
 DOORS = {"den": "living", "kitchen": "living", "bedroom": "living", "outside": "living", "bath": "bedroom"}
-"""Through which room one comes to each: all ways meet in the living room."""
+"""The room from which one enters each place. All ways meet in the living room."""
 
 HABITS = {
     "alice": {"living": 3, "den": 4, "kitchen": 3, "bedroom": 3, "bath": 2, "outside": 1},
     "bob": {"living": 4, "den": 2, "kitchen": 2, "bedroom": 3, "bath": 2, "outside": 3},
 }
 STAYS = {"living": 35, "den": 50, "kitchen": 20, "bedroom": 40, "bath": 10, "outside": 110}
-"""For how long on average, in minutes."""
+"""The mean length of a stay, in minutes."""
 
 MORNING = datetime(2025, 3, 10, 6)
 MINUTE = 60
@@ -36,7 +36,7 @@ DAY = 18 * 60 * MINUTE
 """Times are seconds since the morning."""
 
 STEP = 12
-"""How long it takes to cross a room."""
+"""The seconds that it takes to cross a room."""
 
 DOOR_MISSES, DOOR_INVENTS = 0.02, 0.02
 TAG_ERRS = 0.1
@@ -52,7 +52,7 @@ SCHEMA = pa.schema(
 
 @dataclass(frozen=True, slots=True)
 class Passage:
-    """Someone goes from one place to the next."""
+    """A person goes from one place to the next."""
 
     at: int
     person: str
@@ -62,7 +62,7 @@ class Passage:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What a sensor says; fields that it does not have are None."""
+    """A report of a sensor. Missing fields are None."""
 
     at: int
     type: str
@@ -102,7 +102,7 @@ def draw_day(seed: int) -> Day:
 
 
 def walks(random: Random, person: str) -> Iterator[Passage]:
-    """The passages of a person: the whole day, from the bedroom on."""
+    """Yields the passages of a person during the day, starting in the bedroom."""
     place, at = "bedroom", random.randint(30 * MINUTE, 90 * MINUTE)
     while at < DAY:
         chances = {room: chance for room, chance in HABITS[person].items() if room != place}
@@ -115,7 +115,7 @@ def walks(random: Random, person: str) -> Iterator[Passage]:
 
 
 def steps(place: str, goal: str) -> Iterator[tuple[str, str]]:
-    """The doors on the way from a place to another."""
+    """Yields the doors on the way from one place to another."""
     there, back = to_living(goal), to_living(place)
     while len(there) > 1 and len(back) > 1 and there[-2] == back[-2]:
         there.pop()
@@ -132,13 +132,13 @@ def to_living(place: str) -> list[str]:
 
 
 def place_of(passages: Sequence[Passage], person: str, at: int) -> str:
-    """Where a person is at a time, passages of that time done."""
+    """Returns where a person is at a time, after the passages at that time."""
     done = [walk.target for walk in passages if walk.person == person and walk.at <= at]
     return done[-1] if done else "bedroom"
 
 
 def doors(random: Random, passages: Sequence[Passage]) -> Iterator[Report]:
-    """The front door knows who comes in; all other doors, and those who leave, are only noticed."""
+    """Yields door reports. The front door knows who comes in; all other passages are reported without a name."""
     for walk in passages:
         if walk.source == "outside":
             yield Report(walk.at, "Unlocked", person=walk.person)
@@ -150,7 +150,7 @@ def doors(random: Random, passages: Sequence[Passage]) -> Iterator[Report]:
 
 
 def tags(random: Random, passages: Sequence[Passage]) -> Iterator[Report]:
-    """Every now and then each tag is asked for: no answer means outside, and one answer in ten is wrong."""
+    """Yields tag reports from time to time. No answer means outside, and one answer in ten is wrong."""
     for person in PEOPLE:
         for at in now_and_then(random, TAG_EVERY):
             place = place_of(passages, person, at)
@@ -159,7 +159,7 @@ def tags(random: Random, passages: Sequence[Passage]) -> Iterator[Report]:
 
 
 def cameras(random: Random, passages: Sequence[Passage]) -> Iterator[Report]:
-    """Cameras that see somebody, and a few times nobody at all."""
+    """Yields camera reports of somebody, a few of them false."""
     for room in CAMERAS:
         for at in now_and_then(random, CAMERA_EVERY):
             occupied = any(place_of(passages, person, at) == room for person in PEOPLE)
@@ -168,7 +168,7 @@ def cameras(random: Random, passages: Sequence[Passage]) -> Iterator[Report]:
 
 
 def household(random: Random, passages: Sequence[Passage]) -> Iterator[Report]:
-    """Stoves are lit by people; leaks and calls come at any time."""
+    """Yields stove events while somebody is in the kitchen, and leaks and calls at any time."""
     cooking = [at for at in range(0, DAY, 7 * MINUTE) if "kitchen" in (place_of(passages, p, at) for p in PEOPLE)]
     yield from (Report(at, "Stove") for at in random.sample(cooking, min(OTHERS["Stove"], len(cooking))))
     for kind in ("Leak", "Call"):

@@ -157,7 +157,7 @@ def detect(
     """
     statements = single_statement(query, constraints)
     source = described(events, time, type, end, probability, alternatives, tick=tick, tables=tables)
-    options, eager = Options(limit=match_limit(limits)), checked_emit(emit, statements)
+    options, eager = Options(limit=match_limit(limits)), emit != "complete" and checked_emit(emit, statements)
     fixed, period = fixed_tables(source.tables, statements, source.offered), Period(since, until)
     if are_frames(source.table):
         from ensue.runtimes.spark.detection import detect_frames
@@ -239,7 +239,7 @@ def run(
     statements = program_statements(query, constraints)
     names = Program(statements).names
     source = described(events, time, type, end, probability, alternatives, tick=tick, tables=tables)
-    options, eager = Options(limit=match_limit(limits)), checked_emit(emit, statements)
+    options, eager = Options(limit=match_limit(limits)), emit != "complete" and checked_emit(emit, statements)
     fixed, period = fixed_tables(source.tables, statements, source.offered), Period(since, until)
     if are_frames(source.table):
         from ensue.runtimes.spark.detection import detect_frames
@@ -315,10 +315,10 @@ def match_limit(limits: object) -> int | None:
 
 def checked_emit(emit: object, statements: LoweredProgram) -> bool:
     """Whether matches are wanted eagerly, before it is sure that no earlier event is still to come."""
-    if emit not in ("complete", "eager"):
-        raise SchemaError("emit-word", f"`emit` is 'complete' or 'eager', not {emit!r}")
     if emit == "complete":
         return False
+    if emit != "eager":
+        raise SchemaError("emit-word", f"`emit` is 'complete' or 'eager', not {emit!r}")
     for node in statements.statements:
         problems = [*eager_problems(node), *eager_constraint_problems(statements.constraints)]
         if problems:

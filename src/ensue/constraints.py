@@ -1,4 +1,4 @@
-"""Constraints in Python, equal to those in text. Wherever constraints are expected, their text is accepted too."""
+"""Constraints in Python. A text is accepted wherever constraints are."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class HasStatements(Protocol):
 
 
 class ConstraintSource(Protocol):
-    """A workflow, say: what knows its own constraints."""
+    """An object with constraints, such as a workflow."""
 
     def constraints(self) -> ConstraintsLike: ...
 
@@ -63,7 +63,7 @@ ConstraintsLike: TypeAlias = (
 
 
 def prior(earlier: str, later: str) -> Prior:
-    """No event of `earlier` comes after one of `later`: `PRIOR(earlier, later)`.
+    """No event of `earlier` follows an event of `later`: `PRIOR(earlier, later)`.
 
     >>> prior("Order", "Shipped")
     Prior(earlier='Order', later='Shipped')
@@ -83,7 +83,7 @@ def exclusive(*streams: str) -> Exclusive:
 
 
 def require(stream: str, required: str) -> Require:
-    """Where `stream` occurs, `required` does, before or after: `REQUIRE(stream, required)`.
+    """If `stream` occurs, `required` occurs too, before or after it: `REQUIRE(stream, required)`.
 
     >>> require("Shipped", "Paid")
     Require(stream='Shipped', required='Paid')
@@ -93,7 +93,7 @@ def require(stream: str, required: str) -> Require:
 
 
 def ends(*streams: str) -> Ends:
-    """Nothing comes after an event of one of the streams: `ENDS(a, b)`.
+    """No event follows an event of one of these streams: `ENDS(a, b)`.
 
     >>> ends("Delivered", "Cancelled")
     Ends(streams=('Delivered', 'Cancelled'))
@@ -103,7 +103,7 @@ def ends(*streams: str) -> Ends:
 
 
 def ends_within(size: WindowLike) -> EndsWithin:
-    """Nothing comes later than this after the first event of a trace: `ENDS WITHIN 30 days`.
+    """A trace lasts at most this long, from its first event: `ENDS WITHIN 30 days`.
 
     >>> ends_within(100)
     EndsWithin(window=Ticks(count=100))
@@ -112,7 +112,7 @@ def ends_within(size: WindowLike) -> EndsWithin:
 
 
 def implies(*given: str, then: str | None = None, never: str | None = None) -> Implies:
-    """Where all of the streams occur, `then` does, or `never` does not: `a AND b IMPLIES c`, `a IMPLIES NOT c`.
+    """If all of `given` occur, `then` occurs too, or `never` does not: `a AND b IMPLIES c`, `a IMPLIES NOT c`.
 
     >>> implies("Paid", "Packed", then="Shipped")
     Implies(given=('Paid', 'Packed'), then='Shipped', negated=False)
@@ -128,7 +128,7 @@ def implies(*given: str, then: str | None = None, never: str | None = None) -> I
 
 
 def statements_of(constraints: ConstraintsLike) -> tuple[ConstraintStatement, ...]:
-    """The constraints of a text, a program, a workflow, of constraints built in Python, or of several of these.
+    """The constraints of a text, a program, a workflow, constraints built in Python, or a list of these.
 
     >>> [statement.constraint for statement in statements_of("CONSTRAINT ENDS(A); CONSTRAINT PRIOR(B, A)")]
     [Ends(streams=('A',)), Prior(earlier='B', later='A')]
@@ -137,7 +137,7 @@ def statements_of(constraints: ConstraintsLike) -> tuple[ConstraintStatement, ..
 
 
 def constraint_statements(constraints: ConstraintsLike) -> CheckedProgram:
-    """The constraints of all these, each with its place if it has one.
+    """The constraints as checked statements, each with its position if it has one.
 
     >>> constraint_statements([prior("A", "B"), "CONSTRAINT ENDS(C) PARTITION BY id"]).source.text
     'CONSTRAINT PRIOR(A, B);\\nCONSTRAINT ENDS(C) PARTITION BY id\\n'
@@ -146,7 +146,7 @@ def constraint_statements(constraints: ConstraintsLike) -> CheckedProgram:
 
 
 def _written(constraints: object) -> Statements | None:
-    """What a text or a program says; None for anything else."""
+    """The statements of a text or a program, or None for other objects."""
     if isinstance(constraints, str):
         found: object = parse_statements(constraints, "constraints")
     elif isinstance(constraints, Path):
@@ -157,7 +157,7 @@ def _written(constraints: object) -> Statements | None:
         return None
     if not found.constraints:
         place = next((query.span for query in found.statements), None)
-        hint = "constraints are statements such as `CONSTRAINT PRIOR(A, B)`"
+        hint = "write a statement such as `CONSTRAINT PRIOR(A, B)`"
         raise QueryError([Problem("not-a-constraint", "the text has no constraint", place, hint=hint)], found.source)
     return found
 
@@ -175,7 +175,7 @@ def _gathered(constraints: object) -> Iterator[Statements]:
         for item in constraints:
             yield from _gathered(item)
     else:
-        given = "constraints are a text, or built with `ensue.constraints.prior` and similar functions"
+        given = "constraints must be a text, or built with `ensue.constraints.prior` and similar functions"
         raise QueryError([Problem("not-a-constraint", f"{given}, not {type(constraints).__name__}")])
 
 
@@ -187,6 +187,8 @@ def _checked(constraint: Kind) -> Kind:
 def _check_names(function: str, *streams: object) -> None:
     for stream in streams:
         if isinstance(stream, list | tuple):
-            raise TypeError(f"{function} takes the streams one by one, as in {function}(*streams), not {stream!r}")
+            raise TypeError(
+                f"{function} takes streams as separate arguments, as in {function}(*streams), not {stream!r}"
+            )
         if not isinstance(stream, str):
-            raise TypeError(f'{function} takes the names of streams, such as "Order", not {stream!r}')
+            raise TypeError(f'{function} takes names of streams, such as "Order", not {stream!r}')

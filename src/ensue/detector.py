@@ -1,4 +1,4 @@
-"""Detection on a stream of batches: a `Detector` finds matches, delivers the calls of actions and tracks states."""
+"""`Detector`: detection on batches of events. A step returns matches, delivers calls of actions and tracks states."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ from ensue.runtimes.moments import ticks_of
 from ensue.runtimes.tables import ARROW, arrow_tables, conform, fixed_tables, learn_types
 
 Batch: TypeAlias = "dict[Stream | None, pa.Table]"
-"""The tables of one step by stream; None: the one table of all streams."""
+"""The tables of one step by stream. None is the only table, with all streams."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,10 +66,10 @@ class DetectorStep:
 
 
 class Detector:
-    """A query over events that arrive in batches. A step returns each match when the watermark reaches its completion.
+    """Runs a query on events that arrive in batches. Returns each match once, when the watermark reaches its end.
 
-    The watermark promises that no event that ends at or before it is still to come. Events that break this promise are
-    late: a step returns them and otherwise ignores them.
+    The watermark is a promise that no more events arrive that end at or before it. Events that break it are late: a
+    step returns them and otherwise ignores them.
 
     >>> detector = Detector("PATTERN SEQ(A a, NOT B b) WITHIN 5 RETURN a.t AS at", time="t", type="type")
     >>> detector.advance(pa.table({"t": [1, 3, 4], "type": ["A", "A", "B"]}), watermark=4).matches.to_pylist()
@@ -155,19 +155,19 @@ class Detector:
 
     @property
     def report(self) -> Report:
-        """What was read and set aside so far."""
+        """The number of rows read and ignored so far."""
         self._settle()
         return self._state.report if self._state else Report()
 
     @property
     def watermark(self) -> int | None:
-        """How far time has come, in ticks of the time column; None before the first step."""
+        """The current watermark in ticks of the time column; None before the first step."""
         self._settle()
         return self._state.watermark if self._state else None
 
     @property
     def kept_rows(self) -> int:
-        """How many events are kept."""
+        """The number of kept events."""
         self._settle()
         return self._state.kept_rows if self._state else 0
 
@@ -178,11 +178,11 @@ class Detector:
         return self._state.kept_bytes if self._state else 0
 
     def kept_events(self, *, derived: bool = False) -> Any:
-        """The kept events as tables for other questions: one table, or one per stream, as the batches come.
+        """Returns the kept events: one table, or one per stream, like the batches.
 
-        They have the columns that the query reads; those beyond the watermark, which still wait, are among them. With
-        `derived` the kept events of the declared streams and rules instead, one table for each by name; their times are
-        the columns `start` and `end`.
+        The tables have the columns that the query reads, and include events after the watermark. With `derived`, it
+        returns the kept events of declared streams and rules instead: one table per name, with the columns `start` and
+        `end` for the times.
 
         >>> detector = Detector("PATTERN SEQ(A a, B b) PARTITION BY k WITHIN 5 RETURN a.k AS k", time="t", type="type")
         >>> batch = pa.table({"t": [1, 3, 4], "type": ["A", "C", "A"], "k": [1, 1, 2]})
@@ -191,7 +191,7 @@ class Detector:
         [{'t': 1, 'type': 'A', 'k': 1}, {'t': 4, 'type': 'A', 'k': 2}]
         """
         if self._machine is None or self._state is None:
-            raise StateError("no-state", "nothing has been read yet, so no events are kept", "advance first")
+            raise StateError("no-state", "the detector has not read any events yet", "call `advance` first")
         self._settle()
         give = self._kind.from_arrow
         if derived:
@@ -202,9 +202,9 @@ class Detector:
         return {item.stream: table for item, table in zip(self._machine.inputs, tables, strict=True)}
 
     def advance(self, events: Any = None, *, watermark: Any) -> DetectorStep:
-        """Takes a batch (a table, or a mapping of streams to tables; None: no events) and moves the watermark.
+        """Processes a batch (a table, a mapping of streams to tables, or None) and advances the watermark.
 
-        `watermark` is an integer for integer time, otherwise a datetime, a timestamp of pandas or numpy, or ISO text.
+        `watermark` is an integer for integer time, otherwise a datetime, a pandas or numpy timestamp, or ISO 8601 text.
         """
         self._settle()
         batch = self._receive(events)
@@ -214,26 +214,26 @@ class Detector:
             behind = self._state.watermark - until
             raise StateError(
                 "watermark-backwards",
-                f"the watermark moves only forwards, and {watermark!r} is {counted(behind, 'tick', 'ticks')} back",
-                "pass one not before the last",
+                f"watermark {watermark!r} is {counted(behind, 'tick', 'ticks')} before the last one",
+                "pass a watermark at or after the last one",
             )
         return self._step(batch, until)
 
     def finish(self, events: Any = None) -> DetectorStep:
-        """Takes a last batch and moves the watermark to the end of time: no event comes any more."""
+        """Processes the last batch and returns all remaining matches. No more events are accepted."""
         self._settle()
         step = self._step(self._receive(events), None)
         self._finished = True
         return step
 
     def snapshot(self) -> pa.Table:
-        """The kept events and the beliefs with version, query and watermark, as one Arrow table for safekeeping.
+        """Returns the state as one Arrow table: kept events, beliefs, version, query and watermark.
 
-        It is taken after the last step, whose calls have been delivered.
+        The calls of the last step have been delivered by then.
         """
         self._settle()
         if self._machine is None or self._state is None:
-            raise StateError("no-state", "nothing has been read yet, so there is no state to save", "advance first")
+            raise StateError("no-state", "the detector has no state to save yet", "call `advance` first")
         return snapshot(self._machine, self._state, self._per_stream, self._schemas)
 
     def restore(self, saved: pa.Table) -> None:
@@ -262,10 +262,10 @@ class Detector:
         return tracked_beliefs(BeliefMachine(self._machine), self._state, self._kind, self._per_stream)
 
     def push(self, event: Mapping[str, Any], *, watermark: Any) -> list[dict[str, Any]]:
-        """Takes one event as a row, moves the watermark, and gives the matches that complete, as rows.
+        """Processes one event, advances the watermark, and returns the completed matches as rows.
 
-        It is `advance` without a table: the same machine and the same state. Events come as rows of one table with a
-        column `type`. A column that is left out is null. Calls of actions are delivered as in `advance`.
+        It is the same as `advance` with a table of one row. The events must have a column `type`. Missing columns are
+        null. Calls of actions are delivered as in `advance`.
 
         >>> detector = Detector("PATTERN SEQ(A a, B b) WITHIN 5 RETURN a.t AS a, b.t AS b", time="t", type="type")
         >>> detector.push({"t": 1, "type": "A"}, watermark=1)
@@ -290,7 +290,7 @@ class Detector:
         return next(iter(self._schemas.values())).names if self._schemas and not self._per_stream else ()
 
     def _settle(self) -> list[dict[str, Any]]:
-        """Takes the step that pushed rows have put off, and gives its matches as rows."""
+        """Runs the step that `push` has deferred, and returns its matches as rows."""
         pushed, self._pushed = self._pushed, None
         if pushed is None or (not pushed.rows and not pushed.skipped):
             return []
@@ -304,12 +304,12 @@ class Detector:
         return list(matches.to_pylist()) if matches.num_rows else []
 
     def _receive(self, events: Any) -> Batch:
-        """The batch as Arrow, by stream; for the first one the query is compiled."""
+        """Returns the batch as Arrow tables by stream. Compiles the query for the first batch."""
         if self._finished:
-            raise StateError("finished", "the detector was told that no event comes any more", "make a new one")
+            raise StateError("finished", "the detector is finished and accepts no more events", "create a new detector")
         if events is None:
             if self._machine is None:
-                raise SchemaError("no-tables", "the first step needs a table, if only an empty one", "pass its columns")
+                raise SchemaError("no-tables", "the first step requires a table", "pass a table; it can be empty")
             return {}
         self._kind, tables = arrow_tables(events)
         if self._machine is None:
@@ -321,16 +321,16 @@ class Detector:
 
     def _by_stream(self, tables: Mapping[str, pa.Table] | pa.Table, machine: Machine) -> Batch:
         if isinstance(tables, Mapping) != self._per_stream:
-            raise SchemaError("table-shape", "batches come as one table or as one per stream, the same way each time")
+            raise SchemaError("table-shape", "all batches must be single tables, or all must be one table per stream")
         batch: Batch = {}
         batch.update(tables if isinstance(tables, Mapping) else {machine.inputs[0].stream: tables})
         unknown = [name for name in batch if name not in [item.stream for item in machine.inputs]]
         if unknown:
-            raise SchemaError("unknown-stream", f"stream `{unknown[0]}` was not among the tables of the first step")
+            raise SchemaError("unknown-stream", f"unknown stream `{unknown[0]}`: the first batch had no such table")
         return batch
 
     def _learn_types(self, batch: Batch, machine: Machine) -> None:
-        """Compiles the query again where columns that held nothing so far turn out to have a type."""
+        """Compiles the query again if a column that was empty so far gets a type."""
         self._schemas |= {
             name: learn_types(self._schemas[name], table.schema)
             for name, table in batch.items()
@@ -403,7 +403,7 @@ class Detector:
             warn_ignored(told.set_aside)
         if report.late and not self._warned_of_late_rows:
             self._warned_of_late_rows = True
-            warn(f"{counted(report.late, 'row', 'rows')} came at or before the watermark; see `late` of the step")
+            warn(f"{counted(report.late, 'late row', 'late rows')} ignored: at or before the watermark; see `late`")
 
     def _compiled(self, tables: Mapping[str, pa.Table] | pa.Table) -> Machine:
         machine = self._machine_for(tables)

@@ -41,7 +41,7 @@ def __dir__() -> tuple[str, ...]:
 
 
 def count(variable: Variable | Value | str) -> Value:
-    """How many elements a list has.
+    """The number of elements of a list: `count(t)`.
 
     >>> from ensue.python.values import var
     >>> count(var("t")) >= 3, count("t")
@@ -51,7 +51,7 @@ def count(variable: Variable | Value | str) -> Value:
 
 
 def probability() -> Value:
-    """How probable the match is: `PROBABILITY()`, in `returning`.
+    """The probability of the match, for `returning`: `PROBABILITY()`.
 
     >>> probability()
     Value("probability()")
@@ -60,7 +60,7 @@ def probability() -> Value:
 
 
 def lineage(variable: Variable | str | None = None) -> Value:
-    """The ids of the primitive events below a variable, or below the whole match.
+    """The ids of the input events of a variable, or of the whole match: `lineage(c)`.
 
     >>> lineage("c"), lineage()
     (Value("lineage(c)"), Value("lineage()"))
@@ -87,7 +87,7 @@ def avg(expression: Value | str) -> Value:
 
 
 def min(expression: Value | str) -> Value:
-    """The least over a list: `min(t.temp)`.
+    """The minimum over a list: `min(t.temp)`.
 
     >>> min("t.temp")
     Value("min(t.temp)")
@@ -96,7 +96,7 @@ def min(expression: Value | str) -> Value:
 
 
 def max(expression: Value | str) -> Value:
-    """The greatest over a list: `max(t.temp)`.
+    """The maximum over a list: `max(t.temp)`.
 
     >>> max("t.temp")
     Value("max(t.temp)")
@@ -105,7 +105,7 @@ def max(expression: Value | str) -> Value:
 
 
 def stddev(expression: Value | str) -> Value:
-    """The standard deviation of the sample over a list: `stddev(t.temp)`.
+    """The sample standard deviation over a list: `stddev(t.temp)`.
 
     >>> stddev("t.temp")
     Value("stddev(t.temp)")
@@ -132,7 +132,7 @@ def last(expression: Value | str) -> Value:
 
 
 def flatten(expression: Value | str) -> Value:
-    """The values of all elements of a list, of elements that are lists themselves their values: `flatten(t.tags)`.
+    """The values of all elements as one flat list; elements that are lists are unnested: `flatten(t.tags)`.
 
     >>> flatten("t.tags")
     Value("flatten(t.tags)")
@@ -150,7 +150,7 @@ def list(expression: Value | str) -> Value:
 
 
 def prev(expression: Value | str) -> Value:
-    """The value of the element before: `PREV(t.temp)`.
+    """The value of the previous element of a list: `PREV(t.temp)`.
 
     >>> from ensue.python.values import var
     >>> var("t").temp > prev(var("t").temp)

@@ -1,4 +1,4 @@
-"""The operators that are functions in the text too: semantic windows, those of active databases, and ANY EVENT."""
+"""Operators that are written as functions, from SNOOP, COMPOSE and semantic windows, and ANY EVENT."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def __dir__() -> list[str]:
 
 
 def follows(first: PatternLike, second: PatternLike, within: WindowLike) -> Pattern:
-    """The second ends after the first, so much later at most: `FOLLOWS(x, y, d)`.
+    """The second ends after the first, at most `within` later: `FOLLOWS(x, y, d)`.
 
     >>> follows("A a", "B b", "5 minutes")
     Pattern("FOLLOWS(A a, B b, 5 minutes)")
@@ -46,7 +46,7 @@ def follows(first: PatternLike, second: PatternLike, within: WindowLike) -> Patt
 
 
 def precedes(second: PatternLike, first: PatternLike, within: WindowLike) -> Pattern:
-    """`follows` with its patterns in the other order: `PRECEDES(y, x, d)`.
+    """`follows` with its patterns in the opposite order: `PRECEDES(y, x, d)`.
 
     >>> precedes("B b", "A a", 5)
     Pattern("PRECEDES(B b, A a, 5)")
@@ -55,7 +55,7 @@ def precedes(second: PatternLike, first: PatternLike, within: WindowLike) -> Pat
 
 
 def not_follows(item: PatternLike, forbidden: PatternLike, within: WindowLike) -> Pattern:
-    """An item after which, for so long, the other does not end: `NOTFOLLOWS(x, y, d)`.
+    """An item with no end of `forbidden` in the time `within` after it: `NOTFOLLOWS(x, y, d)`.
 
     >>> not_follows("Order o", "Payment p", "1 hour")
     Pattern("NOTFOLLOWS(Order o, Payment p, 1 hour)")
@@ -64,7 +64,7 @@ def not_follows(item: PatternLike, forbidden: PatternLike, within: WindowLike) -
 
 
 def not_precedes(item: PatternLike, forbidden: PatternLike, within: WindowLike) -> Pattern:
-    """An item before which, for so long, the other did not end: `NOTPRECEDES(x, y, d)`.
+    """An item with no end of `forbidden` in the time `within` before it: `NOTPRECEDES(x, y, d)`.
 
     >>> not_precedes("Reading r", "Reading earlier", "10 seconds")
     Pattern("NOTPRECEDES(Reading r, Reading earlier, 10 seconds)")
@@ -82,7 +82,7 @@ def anyone(one: PatternLike, other: PatternLike) -> Pattern:
 
 
 def both(one: PatternLike, other: PatternLike, within: WindowLike) -> Pattern:
-    """Both, in any order, the later one so much later at most: `BOTH(x, y, d)`.
+    """Both in any order, the later one at most `within` later: `BOTH(x, y, d)`.
 
     >>> both("A a", "B b", 5)
     Pattern("BOTH(A a, B b, 5)")
@@ -91,7 +91,7 @@ def both(one: PatternLike, other: PatternLike, within: WindowLike) -> Pattern:
 
 
 def aperiodic(opening: PatternLike, item: PatternLike, closing: PatternLike) -> Pattern:
-    """Each item after an opening, up to the closing: `APERIODIC(x, y, z)`.
+    """Each item between an opening event and the closing event: `APERIODIC(x, y, z)`.
 
     >>> aperiodic("Open o", "Alarm a", "Close c")
     Pattern("APERIODIC(Open o, Alarm a, Close c)")
@@ -100,7 +100,7 @@ def aperiodic(opening: PatternLike, item: PatternLike, closing: PatternLike) -> 
 
 
 def aperiodic_list(opening: PatternLike, items: PatternLike, closing: PatternLike) -> Pattern:
-    """An opening and its closing with the list of the items between: `APERIODIC*(x, y, z)`.
+    """An opening event and its closing event, with the list of the items between: `APERIODIC*(x, y, z)`.
 
     >>> aperiodic_list("Open o", "Alarm a", "Close c")
     Pattern("APERIODIC*(Open o, Alarm a, Close c)")
@@ -109,7 +109,7 @@ def aperiodic_list(opening: PatternLike, items: PatternLike, closing: PatternLik
 
 
 def periodic(opening: PatternLike, every: WindowLike, until: PatternLike | None = None) -> Pattern:
-    """The moments after an opening, one for each period, up to the closing: `PERIODIC(x, d, z)`.
+    """One moment per period after an opening event, until the closing event: `PERIODIC(x, d, z)`.
 
     >>> periodic("Open o", "1 hour", until="Close c")
     Pattern("PERIODIC(Open o, 1 hour, Close c)")
@@ -119,7 +119,7 @@ def periodic(opening: PatternLike, every: WindowLike, until: PatternLike | None 
 
 
 def periodic_list(opening: PatternLike, every: WindowLike, until: PatternLike) -> Pattern:
-    """An opening and its closing with the list of the moments between: `PERIODIC*(x, d, z)`.
+    """An opening event and its closing event, with the list of the moments between: `PERIODIC*(x, d, z)`.
 
     >>> periodic_list("Open o", "1 hour", "Close c").named("p")
     Pattern("PERIODIC*(Open o, 1 hour, Close c) AS p")
@@ -128,7 +128,7 @@ def periodic_list(opening: PatternLike, every: WindowLike, until: PatternLike) -
 
 
 def unless(forbidden: PatternLike, first: PatternLike, second: PatternLike) -> Pattern:
-    """The first, and the first of the second after it, with nothing forbidden between: `UNLESS(y)(x, z)`.
+    """`first`, and the next `second` after it, without `forbidden` between: `UNLESS(y)(x, z)`.
 
     >>> unless("Cancel n", "Order o", "Ship s")
     Pattern("UNLESS(Cancel n)(Order o, Ship s)")
@@ -137,7 +137,7 @@ def unless(forbidden: PatternLike, first: PatternLike, second: PatternLike) -> P
 
 
 def relative(first: PatternLike, second: PatternLike) -> Pattern:
-    """The first before the second, as `seq`: `RELATIVE(x, y)`.
+    """The first before the second, like `seq`: `RELATIVE(x, y)`.
 
     >>> relative("A a", "B b")
     Pattern("RELATIVE(A a, B b)")
@@ -146,7 +146,7 @@ def relative(first: PatternLike, second: PatternLike) -> Pattern:
 
 
 def chain(item: PatternLike) -> Pattern:
-    """Every choice of one or more, each before the next: `RELATIVE+(x)`.
+    """Each combination of one or more matches, each before the next: `RELATIVE+(x)`.
 
     >>> chain("A a")
     Pattern("RELATIVE+(A a)")
@@ -155,7 +155,7 @@ def chain(item: PatternLike) -> Pattern:
 
 
 def prior_to(first: PatternLike, second: PatternLike) -> Pattern:
-    """The first ends before the second ends: `PRIOR(x, y)`. (`prior` is a constraint.)
+    """The first ends before the second ends: `PRIOR(x, y)`. See `ensue.constraints.prior` for the constraint.
 
     >>> prior_to("A a", "B b")
     Pattern("PRIOR(A a, B b)")
@@ -164,7 +164,7 @@ def prior_to(first: PatternLike, second: PatternLike) -> Pattern:
 
 
 def next_to(first: PatternLike, second: PatternLike) -> Pattern:
-    """The second is the very next event after the first: `NEXT(x, y)`.
+    """The second is the next event directly after the first: `NEXT(x, y)`.
 
     >>> next_to("A a", "B b")
     Pattern("NEXT(A a, B b)")
@@ -182,7 +182,7 @@ def simultaneous(one: PatternLike, other: PatternLike) -> Pattern:
 
 
 def concurrent(one: PatternLike, other: PatternLike) -> Pattern:
-    """Their intervals overlap: `CONCURRENT(x, y)`.
+    """The intervals of both overlap: `CONCURRENT(x, y)`.
 
     >>> concurrent("A a", "B b")
     Pattern("CONCURRENT(A a, B b)")
@@ -193,7 +193,7 @@ def concurrent(one: PatternLike, other: PatternLike) -> Pattern:
 def any_event(
     variable: str | None = None, but: str | Iterable[str] = (), where: ConditionLike | None = None
 ) -> Pattern:
-    """An event of any stream but some: `ANY EVENT BUT (A, B) variable [where]`.
+    """An event of any stream, except for the streams `but`: `ANY EVENT BUT (A, B) variable [where]`.
 
     >>> any_event("e"), any_event("e", but=["A", "B"], where="amount > 5")
     (Pattern("ANY EVENT e"), Pattern("ANY EVENT BUT (A, B) e [amount > 5]"))
@@ -201,7 +201,7 @@ def any_event(
     excluded = [but] if isinstance(but, str) else [*but]
     for stream in excluded:
         if not isinstance(stream, str):
-            raise TypeError(f'but takes the names of streams, such as "Heartbeat", not {stream!r}')
+            raise TypeError(f'`but` takes names of streams, such as "Heartbeat", not {stream!r}')
     return Pattern(Event(AnyEvent.but(excluded), variable, None if where is None else condition_node(where)))
 
 

@@ -154,7 +154,8 @@ def explain(
       -- FOLLOWS: a.e < b.e, b.e - a.e <= 5
       PATTERN AND(A a, B b);
     """
-    statements = _single_statement(query, constraints)
+    statements = written_statements(query, constraints)
+    refuse_several(statements)
     if stages:
         return stages_text(statements)
     return "\n\n".join(entry.to_text() for entry in explained_statements(statements, time))
@@ -199,7 +200,10 @@ def _acting(statements: Statements) -> tuple[PatternQuery, ...]:
 
 def single_statement(query: QueryLike, constraints: ConstraintsLike | None = None) -> LoweredProgram:
     """The one query meant, with its constraints and its text, so that messages can point into it."""
-    return lowered_result(_single_statement(query, constraints))
+    written = written_statements(query, constraints)
+    if len(written.results) != 1:
+        refuse_several(written)
+    return lowered_result(written) if written.heads else lower(written)
 
 
 def lowered_result(written: CheckedProgram) -> LoweredProgram:
@@ -223,13 +227,6 @@ def has_one_result(statements: Statements) -> bool:
     if statements.results or statements.ruleset is None:
         return len(statements.results) == 1
     return len(unused_heads(statements.ruleset)) == 1
-
-
-def _single_statement(query: QueryLike, constraints: ConstraintsLike | None) -> CheckedProgram:
-    """The one query meant, as it is written."""
-    statements = written_statements(query, constraints)
-    refuse_several(statements)
-    return statements
 
 
 def refuse_several(statements: Statements) -> None:

@@ -1,4 +1,4 @@
-"""Items of a rule's body in Python: events, timers, what lies between them. Their texts are accepted in their place."""
+"""Rules, facts, tables, streams and actions in Python, and the items of a rule. A text is accepted for each item."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def __dir__() -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class RuleItem:
-    """An item of the body of a rule; `node` is what its text would parse to.
+    """An item of the body of a rule; `node` is the parsed form of its text.
 
     >>> together("o", "s").within("2 hours")
     RuleItem("{o, s} within 2 hours")
@@ -57,12 +57,12 @@ class RuleItem:
         return f'{type(self).__name__}("{self.to_text()}")'
 
     def to_text(self) -> str:
-        """The item as text; it parses back to an equal item."""
+        """The item as text, which parses to an equal item."""
         return render_item(self.node)
 
 
 class Interval(RuleItem):
-    """An item with a name and an interval, an event or a timer; it can be related to another one, or to its name."""
+    """An event or a timer: an item with a name and an interval. Its methods relate it to another item or its name."""
 
     __slots__ = ()
 
@@ -71,7 +71,7 @@ class Interval(RuleItem):
         """The name that other items use."""
         name = self.node.name if isinstance(self.node, rules.Atom | rules.TimerItem) else None
         if name is None:
-            raise ValueError(f'`{self.to_text()}` has no name: give it one with .named("x")')
+            raise ValueError(f'`{self.to_text()}` has no name: add one with .named("x")')
         return name
 
     def __getitem__(self, field: str) -> Value:
@@ -79,59 +79,59 @@ class Interval(RuleItem):
         return Value(Field(self.name, field))
 
     def before(self, other: IntervalLike) -> RuleItem:
-        """It ends before the other one starts."""
+        """This item ends before the other one starts."""
         return self._related("before", other)
 
     def after(self, other: IntervalLike) -> RuleItem:
-        """It starts after the other one ends."""
+        """This item starts after the other one ends."""
         return self._related("after", other)
 
     def meets(self, other: IntervalLike) -> RuleItem:
-        """It ends when the other one starts."""
+        """This item ends when the other one starts."""
         return self._related("meets", other)
 
     def met_by(self, other: IntervalLike) -> RuleItem:
-        """It starts when the other one ends."""
+        """This item starts when the other one ends."""
         return self._related("met_by", other)
 
     def overlaps(self, other: IntervalLike) -> RuleItem:
-        """It starts first, and ends within the other one."""
+        """This item starts first and ends during the other one."""
         return self._related("overlaps", other)
 
     def overlapped_by(self, other: IntervalLike) -> RuleItem:
-        """It starts within the other one, and ends last."""
+        """This item starts during the other one and ends last."""
         return self._related("overlapped_by", other)
 
     def starts(self, other: IntervalLike) -> RuleItem:
-        """Both start together, and it ends first."""
+        """Both start at the same time, and this item ends first."""
         return self._related("starts", other)
 
     def started_by(self, other: IntervalLike) -> RuleItem:
-        """Both start together, and it ends last."""
+        """Both start at the same time, and this item ends last."""
         return self._related("started_by", other)
 
     def during(self, other: IntervalLike) -> RuleItem:
-        """It starts after the other one and ends before it."""
+        """This item starts after the other one and ends before it."""
         return self._related("during", other)
 
     def contains(self, other: IntervalLike) -> RuleItem:
-        """It starts before the other one and ends after it."""
+        """This item starts before the other one and ends after it."""
         return self._related("contains", other)
 
     def finishes(self, other: IntervalLike) -> RuleItem:
-        """Both end together, and it starts last."""
+        """Both end at the same time, and this item starts last."""
         return self._related("finishes", other)
 
     def finished_by(self, other: IntervalLike) -> RuleItem:
-        """Both end together, and it starts first."""
+        """Both end at the same time, and this item starts first."""
         return self._related("finished_by", other)
 
     def equals(self, other: IntervalLike) -> RuleItem:
-        """Both start together and end together."""
+        """Both start at the same time and end at the same time."""
         return self._related("equals", other)
 
     def causes(self, other: IntervalLike) -> RuleItem:
-        """A chain of parents leads from the other one to this one."""
+        """This item causes the other one: a chain of parents leads from the other one to this one."""
         return RuleItem(rules.Causes(self.name, name_of(other)))
 
     def _related(self, relation: str, other: IntervalLike) -> RuleItem:
@@ -142,26 +142,26 @@ IntervalLike = Interval | str
 
 
 class AtomItem(Interval):
-    """An event, or a row of a table, of the body of a rule."""
+    """An event or a row of a table in the body of a rule."""
 
     __slots__ = ()
 
     def named(self, name: str) -> AtomItem:
-        """The same under a name: `name: order(id)`."""
+        """The item with a name: `name: order(id)`."""
         return AtomItem(replace(self.atom, name=name))
 
     @property
     def atom(self) -> rules.Atom:
         """The node itself."""
         if not isinstance(self.node, rules.Atom):
-            raise TypeError(f"{self.node!r} is not an atom")
+            raise TypeError(f"expected an atom, found {self.node!r}")
         return self.node
 
 
 def atom(stream: str, /, *arguments: object, **by_attribute: object) -> AtomItem:
-    """An event of a stream, or a row of a table: `order(id, p, 5)` or `order(id=i, qty=q)`.
+    """An event of a stream or a row of a table: `order(id, p, 5)` or `order(id=i, qty=q)`.
 
-    A text is a name, and `"_"` anything; `ensue.fn.value("gold")` is a text to be equal to, a number itself.
+    A text is a name, and `"_"` matches any value. For a literal text, use `ensue.fn.value("gold")`.
 
     >>> atom("order", "id", "_", 5).named("o"), atom("vip", id="id", level=Value(Literal("gold")))
     (AtomItem("o: order(id, _, 5)"), AtomItem("vip(id=id, level='gold')"))
@@ -174,7 +174,7 @@ def atom(stream: str, /, *arguments: object, **by_attribute: object) -> AtomItem
 
 
 def name(name: str) -> Value:
-    """What a name of a rule is bound to, for its conditions and its head.
+    """The value of a name of a rule, for its conditions and its head.
 
     >>> name("qty") * 2 < 10
     Value("qty * 2 < 10")
@@ -184,51 +184,52 @@ def name(name: str) -> Value:
 
 @dataclass(frozen=True, slots=True)
 class TimerName:
-    """The name of a timer that is yet to be described by one of its methods."""
+    """The name of a timer. Its methods define the timer."""
 
     name: str
 
     def extend(self, item: IntervalLike, length: WindowLike) -> Interval:
-        """From the start of an item or timer until so long after its end."""
+        """The interval of an item or timer, extended by `length` after its end."""
         return self._timer("extend", item, length)
 
     def extend_backward(self, item: IntervalLike, length: WindowLike) -> Interval:
-        """From so long before the start of an item or timer until its end."""
+        """The interval of an item or timer, extended by `length` before its start."""
         return self._timer("extend_backward", item, length)
 
     def shift(self, item: IntervalLike, length: WindowLike) -> Interval:
-        """The interval of an item or timer, so much later."""
+        """The interval of an item or timer, moved later by `length`."""
         return self._timer("shift", item, length)
 
     def shift_backward(self, item: IntervalLike, length: WindowLike) -> Interval:
-        """The interval of an item or timer, so much earlier."""
+        """The interval of an item or timer, moved earlier by `length`."""
         return self._timer("shift_backward", item, length)
 
     def from_end(self, item: IntervalLike, length: WindowLike) -> Interval:
-        """So long, from the end of an item or timer."""
+        """The interval of length `length` after the end of an item or timer."""
         return self._timer("from_end", item, length)
 
     def from_end_backward(self, item: IntervalLike, length: WindowLike) -> Interval:
-        """So long, until the end of an item or timer."""
+        """The interval of length `length` before the end of an item or timer."""
         return self._timer("from_end_backward", item, length)
 
     def from_start(self, item: IntervalLike, length: WindowLike) -> Interval:
-        """So long, from the start of an item or timer."""
+        """The interval of length `length` after the start of an item or timer."""
         return self._timer("from_start", item, length)
 
     def from_start_backward(self, item: IntervalLike, length: WindowLike) -> Interval:
-        """So long, until the start of an item or timer."""
+        """The interval of length `length` before the start of an item or timer."""
         return self._timer("from_start_backward", item, length)
 
     def _timer(self, kind: str, item: IntervalLike, length: WindowLike) -> Interval:
         size = window(length)
         if isinstance(size, Events):
-            raise QueryError([Problem("timer-length", "a timer lasts a time, not a number of events")])
+            message = "the length of a timer must be a length of time, not a number of events"
+            raise QueryError([Problem("timer-length", message)])
         return Interval(rules.TimerItem(self.name, kind, name_of(item), size))
 
 
 def timer(name: str) -> TimerName:
-    """An interval relative to that of an item or of another timer.
+    """An interval relative to an item or another timer.
 
     >>> timer("w").extend(atom("order", "id").named("o"), "6 hours")
     Interval("w: extend(o, 6 hours)")
@@ -239,21 +240,21 @@ def timer(name: str) -> TimerName:
 
 @dataclass(frozen=True, slots=True)
 class Inside:
-    """An interval that is yet to be said what lies in it."""
+    """An interval. Its methods forbid or collect events inside it."""
 
     interval: str
 
     def no(self, what: AtomItem | str) -> RuleItem:
-        """Nothing like that lies in the interval: `while w: not shipped(id)`."""
+        """No such event is in the interval: `while w: not shipped(id)`."""
         return RuleItem(rules.While(self.interval, _atom_of(what)))
 
     def collect(self, what: AtomItem | str) -> RuleItem:
-        """Everything like that in the interval, as a list: `while w: collect c: shipped(id)`."""
+        """All such events in the interval, as a list: `while w: collect c: shipped(id)`."""
         return RuleItem(rules.While(self.interval, _atom_of(what), collects=True))
 
 
 def while_(interval: IntervalLike) -> Inside:
-    """What lies in an interval, or does not.
+    """Forbid or collect events in an interval.
 
     >>> while_("w").no(atom("shipped", "id", "_"))
     RuleItem("while w: not shipped(id, _)")
@@ -263,12 +264,12 @@ def while_(interval: IntervalLike) -> Inside:
 
 @dataclass(frozen=True, slots=True)
 class ItemGroup:
-    """Items and timers that are yet to be put within a window."""
+    """Items and timers. `within` limits their total duration."""
 
     names: tuple[str, ...]
 
     def within(self, size: WindowLike) -> RuleItem:
-        """From the least start to the greatest end it is at most this."""
+        """The time from the first start to the last end is at most `size`."""
         span = window(size)
         if isinstance(span, Events):
             raise QueryError([window_problem(span)])
@@ -290,7 +291,7 @@ ItemLike = RuleItem | Value | rules.Item | Expr | str
 
 
 def items_of(thing: ItemLike) -> tuple[rules.Item, ...]:
-    """The items that a value or a text stands for."""
+    """The items of a value or a text."""
     match thing:
         case RuleItem():
             return (thing.node,)
@@ -303,12 +304,12 @@ def items_of(thing: ItemLike) -> tuple[rules.Item, ...]:
         case _ if isinstance(thing, Expr):
             return (rules.Condition(thing),)
     raise TypeError(
-        f"a rule item must be a text, a condition, or built with `ensue.rules.atom` or the like, not {thing!r}"
+        f"a rule item must be a text, a condition, or built with the functions of `ensue.rules`, not {thing!r}"
     )
 
 
 def name_of(item: IntervalLike) -> str:
-    """The name of an item or timer, which may be given in its place."""
+    """The name of an item or timer, or the name itself."""
     if isinstance(item, Interval):
         return item.name
     _check_text("a relation", item)
@@ -321,7 +322,7 @@ def _atom_of(what: AtomItem | str) -> rules.Atom:
     match items_of(what):
         case (rules.Atom() as found,):
             return found
-    raise TypeError(f'what lies in an interval is an event, such as atom("shipped", "id"), not {what!r}')
+    raise TypeError(f'expected an event, such as atom("shipped", "id"), found {what!r}')
 
 
 def _term(argument: object) -> rules.Term:
@@ -329,14 +330,14 @@ def _term(argument: object) -> rules.Term:
         case str():
             return rules.Anything() if argument == "_" else rules.Name(argument)
         case Variable():
-            raise TypeError(f"an argument is a name or a value, not the variable {argument!r}")
+            raise TypeError(f"an argument must be a name or a value, not the variable {argument!r}")
     match value_node(argument):
         case Field(None, bound):
             return rules.Name(bound)
         case Literal() as found:
             return found
     raise QueryError(
-        [Problem("argument-form", ARGUMENT_FORM, hint="give it a name, and the rule a condition on the name")]
+        [Problem("argument-form", ARGUMENT_FORM, hint="use a name here and add a condition on that name to the rule")]
     )
 
 
@@ -345,12 +346,12 @@ def _check_text(function: str, name: object) -> None:
         raise TypeError(f"{function} takes a name, not {name!r}")
 
 
-# --- Rules, facts, declarations and actions in Python, equal to those in text.
+# --- Rules, facts, declarations and actions
 
 
 @dataclass(frozen=True, slots=True)
 class RuleStatement:
-    """A rule, fact, declaration or action as a value; `node` is what its text would parse to.
+    """A rule, fact, declaration or action as a value; `node` is the parsed form of its text.
 
     >>> fact("vip", 7, "gold")
     RuleStatement("FACT vip(7, 'gold')")
@@ -362,29 +363,29 @@ class RuleStatement:
         return f'RuleStatement("{self.to_text()}")'
 
     def to_text(self) -> str:
-        """The statement as text; it parses back to an equal one."""
+        """The statement as text, which parses to an equal statement."""
         return render_statements(Statements((), ruleset=ruleset_of([self.node]))).removesuffix(";\n")
 
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """The head of a rule that has no body yet."""
+    """The head of a rule. `when` adds the body."""
 
     name: str
     arguments: tuple[rules.HeadArgument, ...]
 
     def when(self, *items: ItemLike) -> RuleStatement:
-        """The rule with this body; texts are parsed, and may hold several items."""
+        """The rule with this body. Texts are parsed and can contain several items."""
         body = tuple(item for thing in items for item in items_of(thing))
         if not body:
-            raise ValueError("a rule has at least one item; what always holds is a fact: ensue.rules.fact(...)")
+            raise ValueError("a rule needs at least one item; for a row without a time, use ensue.rules.fact(...)")
         return RuleStatement(rules.Rule(self.name, self.arguments, body))
 
 
 def rule(head: str, /, *arguments: object, **named: object) -> Head:
-    """What a rule derives: `RULE head(arguments) <- ...`. Its body is given with `when`.
+    """The head of a rule: `RULE head(arguments) <- ...`. Add the body with `when`.
 
-    A text is parsed, as in `"id"`, `"q * 2"` or `"total = sum(q)"`; `ensue.fn.value("gold")` is a text itself.
+    A text is parsed, as in `"id"`, `"q * 2"` or `"total = sum(q)"`. For a literal text, use `ensue.fn.value("gold")`.
 
     >>> rule("late", "id", n="count(c)").when("o: order(id)", "while o: collect c: shipped(id)")
     RuleStatement("RULE late(id, n = count(c)) <- o: order(id), while o: collect c: shipped(id)")
@@ -402,29 +403,29 @@ def fact(table: str, /, *values: object, **by_column: object) -> RuleStatement:
     _check_name("fact", table)
     raise_any(mixed_arguments([*(None for _ in values), *by_column]))
     if not values and not by_column:
-        raise ValueError("a fact has at least one value")
+        raise ValueError("fact takes at least one value")
     literals = tuple(_literal(value) for value in (values or by_column.values()))
     return RuleStatement(rules.Fact(table, literals, tuple(by_column) or None))
 
 
 def table(name: str, /, *columns: str) -> RuleStatement:
-    """A table that does not change, with the columns that are used: `TABLE price(product, amount)`.
+    """A static table with the columns that are used: `TABLE price(product, amount)`.
 
     >>> table("price", "product", "amount")
     RuleStatement("TABLE price(product, amount)")
     """
     _check_name("table", name, *columns)
     if not columns:
-        raise ValueError("a table has at least one column")
+        raise ValueError("table takes at least one column")
     return RuleStatement(rules.TableDeclaration(name, columns))
 
 
 def stream(
     name: str | None = None, /, *attributes: str, id: str | None = None, parent: str | None = None
 ) -> RuleStatement:
-    """The attributes of a stream in order, and which column identifies an event and names its cause.
+    """Declare the attributes of a stream in order, its id column and its parent column: `STREAM span(id) ID id`.
 
-    Without a name it is about all events. With `id` or `parent` and no attributes, it says nothing of their order.
+    Without a name, the declaration applies to all events. Without attributes, it does not define their order.
 
     >>> stream("span", "id", "parent", id="id", parent="parent")
     RuleStatement("STREAM span(id, parent) ID id PARENT parent")
@@ -434,21 +435,21 @@ def stream(
     _check_name("stream", *(text for text in (name, *attributes, id, parent) if text is not None))
     says_causes = id is not None or parent is not None
     if name is None and not says_causes:
-        raise ValueError("stream takes the name of a stream, or `id` and `parent` of all events")
+        raise ValueError("stream takes the name of a stream, or `id` and `parent` for all events")
     listed = None if not attributes and says_causes else attributes
     return RuleStatement(rules.StreamDeclaration(name, listed, id, parent))
 
 
 @dataclass(frozen=True, slots=True)
 class Reaction:
-    """The events that an action is for; `do` says what it is."""
+    """The events of an action. `do` sets the action."""
 
     stream: str
     variable: str
     condition: Expr | None = None
 
     def where(self, *conditions: ConditionLike) -> Reaction:
-        """Only those that satisfy every condition as well."""
+        """Add conditions that the events must satisfy."""
         condition = self.condition
         for text in conditions:
             node = condition_node(text)
@@ -456,14 +457,14 @@ class Reaction:
         return replace(self, condition=condition)
 
     def do(self, action: str, /, *arguments: object, **named: object) -> RuleStatement:
-        """Calls an action with these arguments; texts are parsed, as in `"o.id"`."""
+        """Call an action with these arguments. Texts are parsed, as in `"o.id"`."""
         _check_name("do", action)
         listed = tuple(rules.ActionArgument(*given) for given in _given(arguments, named))
         return RuleStatement(rules.Action(self.stream, self.variable, action, listed, self.condition))
 
 
 def on(stream: str, variable: str) -> Reaction:
-    """Every event of a head or declared stream calls an action.
+    """Call an action for each event of a head or declared stream: `ON overdue o DO ...`.
 
     >>> on("overdue", "o").where("o.qty > 5").do("notify", "o.id", urgent=True)
     RuleStatement("ON overdue o WHERE o.qty > 5 DO notify(o.id, urgent = TRUE)")
@@ -486,7 +487,7 @@ def _given(arguments: tuple[object, ...], named: dict[str, object]) -> Iterator[
 def _literal(value: object) -> Literal:
     node = value_node(value)
     if not isinstance(node, Literal):
-        raise QueryError([Problem("argument-form", f"{VALUE_FORM}, not {value!r}")])
+        raise QueryError([Problem("argument-form", f"{VALUE_FORM}, but is {value!r}")])
     return node
 
 

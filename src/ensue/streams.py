@@ -1,5 +1,4 @@
-"""Streams of Spark: `ensue.start` runs a program on them, `ensue.matching` transforms them, `ensue.stream_state` shows
-what they keep."""
+"""`ensue.start` runs a program on Spark streams, `matching` transforms DataFrames, `stream_state` reads a state."""
 
 from __future__ import annotations
 
@@ -19,16 +18,18 @@ from ensue.plan.plans import DEFAULT_LIMITS, Limits, Options, QueryPlan
 from ensue.plan.program_plans import ColumnNames, ProgramPlan, by_keys, plan_queries, with_violations
 from ensue.plan.states import refuse_ahead
 from ensue.programs import Program, QueryLike, program_statements
-from ensue.runtimes.tables import are_frames, described, fixed_tables, together_schema
+from ensue.runtimes.tables import DescribedEvents, are_frames, described, fixed_tables, together_schema
 from ensue.text.render import render_pattern
 
 if TYPE_CHECKING:
+    from ensue.lower.phases import LoweredProgram
+    from ensue.runtimes.spark.frames import FrameInput
     from ensue.runtimes.spark.handle import StreamHandle
 
 Sink: TypeAlias = "str | Callable[[Any, int], None]"
 Sinks: TypeAlias = "Sink | Mapping[str, Sink]"
 VIOLATIONS = "CONSTRAINTS"
-"""How the violations are called among the patterns; no pattern can be called so without quotes."""
+"""The name of the violations among the patterns. A pattern with this name would need quotes."""
 
 
 @helpful
@@ -87,33 +88,23 @@ def start(
     statements = program_statements(query, constraints)
     paced = checked_trigger(trigger)
     source = described(events, time, type, end, probability, alternatives, tick=tick, tables=tables)
-    events, columns = source.table, source.columns
-    if not are_frames(events):
+    if not are_frames(source.table):
         raise SchemaError(
             "not-a-stream",
-            "`ensue.start` runs on streaming DataFrames of Spark",
-            "read them with `spark.readStream`; `ensue.detect` takes tables of every kind",
+            "`ensue.start` requires streaming DataFrames",
+            "read the events with `spark.readStream`, or use `ensue.detect` for tables",
         )
-    from ensue.runtimes.spark.frames import empty_tables, frame_inputs
     from ensue.runtimes.spark.handle import start_groups
-    from ensue.runtimes.spark.java import require_pyspark
     from ensue.runtimes.spark.session import advise
     from ensue.runtimes.spark.stream import plan_stream
 
-    require_pyspark()
     names = Program(statements).names
     options, eager = Options(limit=match_limit(limits)), checked_emit(emit, statements)
-    refuse_ahead(statements, columns.end, eager)
-    fixed = fixed_tables(source.tables, statements, source.offered)
-    planned = plan_queries(empty_tables(events), statements, columns, match_id, fixed)
+    refuse_ahead(statements, source.columns.end, eager)
+    planned, inputs = _planned(source, statements, match_id)
     patterns = names[: len(statements.results)]
     if violations is not None:
         planned, names = with_violations(planned, statements), (*names, VIOLATIONS)
-    inputs = frame_inputs(events, planned.inputs)
-    if not inputs[0].frame.isStreaming:
-        raise SchemaError(
-            "not-a-stream", "the DataFrame is not a stream", "`ensue.detect` and `ensue.run` take tables of the past"
-        )
     sinks = _Places.of(planned, patterns, to, late, timed_out, violations)
     plan = partial(
         plan_stream, inputs, options=options, eager=eager, late=bool(sinks.late), tick=source.tick, buckets=buckets
@@ -124,11 +115,31 @@ def start(
     return start_groups(spark, groups, checkpointLocation, paced, upgrade, status)
 
 
+def _planned(
+    source: DescribedEvents, statements: LoweredProgram, match_id: bool
+) -> tuple[ProgramPlan, tuple[FrameInput, ...]]:
+    """The plan of all patterns, and the DataFrames that it reads."""
+    from ensue.runtimes.spark.frames import empty_tables, frame_inputs
+    from ensue.runtimes.spark.java import require_pyspark
+
+    require_pyspark()
+    fixed = fixed_tables(source.tables, statements, source.offered)
+    planned = plan_queries(empty_tables(source.table), statements, source.columns, match_id, fixed)
+    inputs = frame_inputs(source.table, planned.inputs)
+    if not inputs[0].frame.isStreaming:
+        raise SchemaError(
+            "not-a-stream",
+            "`ensue.start` requires a streaming DataFrame, but this one is static",
+            "use `ensue.detect` or `ensue.run` for static DataFrames",
+        )
+    return planned, inputs
+
+
 @dataclass(frozen=True, slots=True)
 class _Places:
-    """Where the matches of each pattern, its partial matches, and the late rows of each of the `streams` go.
+    """The sinks of the matches and partial matches of each pattern, and of the late rows of each stream.
 
-    `together` is the one place for the matches of all `patterns`, if there is one.
+    `together` is the single sink for the matches of all `patterns`; None if each pattern has its own.
     """
 
     patterns: Sequence[str]
@@ -160,7 +171,7 @@ class _Places:
 
 
 def _groups(planned: ProgramPlan, names: Sequence[str], sinks: _Places, plan: Callable[..., Any]) -> list[Any]:
-    """The streams of Spark, one for each set of keys, each with where its results go."""
+    """Returns the Spark streams, one per set of partition keys, with their sinks."""
     from ensue.runtimes.spark.handle import StreamGroup, targets_of
 
     groups = []
@@ -185,8 +196,8 @@ def _groups(planned: ProgramPlan, names: Sequence[str], sinks: _Places, plan: Ca
     if sinks.late and len(groups) > 1:
         raise SchemaError(
             "late-keys",
-            "the patterns have different partition keys and so run as several streams, each with late rows of its own",
-            "start the patterns of each PARTITION BY by themselves",
+            "`late` is not supported for patterns with different partition keys, because they run as several streams",
+            "start the patterns of each PARTITION BY separately",
         )
     return groups
 
@@ -199,13 +210,13 @@ def _match_sinks(to: Sinks, patterns: Sequence[str], violations: Sink | None) ->
 
 
 def _check_one_place(planned: ProgramPlan, patterns: Sequence[str]) -> None:
-    """Matches go to one place if one stream finds them and their columns fit into one table."""
+    """Checks that one stream finds all matches and that their columns fit into one table."""
     from ensue.runtimes.spark.batch import result_schema
 
     if sum(any(place < len(patterns) for place in group.places) for group in by_keys(planned)) > 1:
         raise SchemaError(
             "sink-names",
-            "`to` is one place for patterns with different partition keys, which run as several streams",
+            "patterns with different partition keys require a separate `to` each, because they run as several streams",
             f"pass a mapping such as {{{patterns[0]!r}: ...}}",
         )
     together_schema(patterns, [result_schema(output) for output in planned.outputs[: len(patterns)]])
@@ -217,7 +228,7 @@ def stream_state(
     *,
     events: bool = False,
 ) -> Any:
-    """The events that a stream keeps, by key, as a DataFrame: a running stream's or a stopped one's.
+    """Returns the state of a running or stopped stream as a DataFrame with one row per key.
 
     `checkpointLocation` is the folder that `ensue.start` or Spark's option of this name was given. A row shows for one
     key how many events are kept, of which streams, their size in bytes, the times of the oldest and the newest, how
@@ -275,33 +286,33 @@ def checked_trigger(trigger: object) -> dict[str, Any]:
 
 
 def _by_name(given: Sinks | None, names: Sequence[str], role: str, *, complete: bool) -> dict[str, Sink]:
-    """The sinks by name; one that stands alone is that of the only name."""
+    """Returns the sinks by name. A single sink belongs to the only name."""
     if given is None:
         return {}
     if not isinstance(given, Mapping):
         if len(names) > 1:
             raise SchemaError(
                 "sink-names",
-                f"`{role}` is one place for {', '.join(f'`{name}`' for name in names)}",
+                f"`{role}` requires a sink for each of {', '.join(f'`{name}`' for name in names)}",
                 f"pass a mapping such as {{{names[0]!r}: ...}}",
             )
         given = {names[0]: given}
     unknown = [name for name in given if name not in names]
     missing = [name for name in names if name not in given] if complete else []
     if unknown or missing:
-        wrong = f"names `{unknown[0]}`, which there is not" if unknown else f"has no place for `{missing[0]}`"
+        wrong = f"has unknown name `{unknown[0]}`" if unknown else f"has no sink for `{missing[0]}`"
         guess = did_you_mean(unknown[0], names) if unknown else ""
-        raise SchemaError("sink-names", f"`{role}` {wrong}", guess or f"names: {', '.join(names)}")
+        raise SchemaError("sink-names", f"`{role}` {wrong}", guess or f"use these names: {', '.join(names)}")
     for name, sink in given.items():
         if not isinstance(sink, str) and not callable(sink):
             raise SchemaError(
-                "sink-type", f"`{role}` for `{name}` is a folder or a function of rows and a number, not {sink!r}"
+                "sink-type", f"`{role}` for `{name}` must be a folder or a function `f(rows, batch)`, found {sink!r}"
             )
     return dict(given)
 
 
 def _partials(planned: ProgramPlan, place: int) -> list[tuple[QueryPlan, OutputSchema]]:
-    """The plans of the partial matches of a query and their columns. A trace that has failed still has them."""
+    """Returns the plans of the partial matches of a query and their columns. They include failed traces."""
     whole, output = planned.plans[place], planned.outputs[place]
     source, catalog = whole.source, whole.catalog
     problems = partial_problems(whole.query)

@@ -148,7 +148,7 @@ def test_a_program_without_actions() -> None:
     [
         ("PATTERN big (Order o) WHERE o.qty > 5 RETURN o.id; ON big b DO notify(b.id)", "STREAM big FROM PATTERN"),
         (f"{DECLARED} ON lat l DO notify(l.id)", "did you mean `late`?"),
-        (f"{DECLARED} ON Paid l DO notify(l.id)", "a stream that is declared"),
+        (f"{DECLARED} ON Paid l DO notify(l.id)", "a declared stream"),
     ],
 )
 def test_streams_that_nothing_gives(program: str, hint: str) -> None:

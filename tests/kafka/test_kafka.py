@@ -130,5 +130,5 @@ def test_produce_detect_consume_kill_and_resume(tmp_path: Path) -> None:
     assert (wrong["value"], wrong["problem"]) == ("no JSON", NOT_JSON)
     assert (wrong["topic"], wrong["partition"], wrong["offset"]) == ("events", 0, len(FIRST))
     said = (tmp_path / "said").read_text()
-    assert "the next run goes on from here" in said
+    assert "the next run resumes from here" in said
     assert kafka.servers not in said

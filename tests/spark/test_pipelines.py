@@ -321,7 +321,7 @@ def test_a_process_that_is_killed_loses_nothing(spark: SparkSession, tmp_path: P
             process.kill()
     if ending is not signal.SIGKILL:
         assert process.returncode == 128 + ending, said
-        assert "the next run goes on from here" in said
+        assert "the next run resumes from here" in said
     assert ids_in(tmp_path / "out", "json") == [1]
     write_events(tmp_path, 2, [("08:40", "Paid", 2), ("12:00", "Other", 0)])
     run_text(stream_text("availableNow: true"), tmp_path)

@@ -266,7 +266,7 @@ def test_rows_of_the_tables_are_counted_once() -> None:
     detector = ensue.Detector(program, time="t", type="type")
     with pytest.warns(EnsueWarning, match="1 row ignored: no key"):
         detector.advance(table(rows), watermark=14)
-    with pytest.warns(EnsueWarning, match="came at or before the watermark"):
+    with pytest.warns(EnsueWarning, match="at or before the watermark"):
         late = detector.advance(table([("Leave", 11, 1, 12)]), watermark=20).late
     assert late.num_rows == 1
     assert (detector.report.rows, detector.report.late, detector.report.matches) == (12, 1, 2)

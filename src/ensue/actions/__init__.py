@@ -1,4 +1,4 @@
-"""Actions: calls of functions, webhooks, tables and topics for the events that a program's ON statements name."""
+"""Actions: ON statements call functions and webhooks, and write to tables and Kafka topics, for each event."""
 
 from ensue.actions.bindings import Delivery
 from ensue.actions.delivery import Deliveries

@@ -1,4 +1,4 @@
-"""ON statements as queries: what has to be found for each call, and which receiver takes it. All checks come first."""
+"""Turns ON statements into queries, assigns each to its receiver, and checks both before anything runs."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ END, START = "end", "start"
 
 @dataclass(frozen=True, slots=True)
 class Reactions:
-    """A program whose patterns find the calls, one for each ON statement, and where the calls go, in the same order."""
+    """A program with one pattern per ON statement, and the routes of their calls in the same order."""
 
     program: Program
     routes: tuple[Route, ...]
     results: tuple[PatternQuery, ...]
-    """The patterns and rules whose matches the program itself gives."""
+    """The patterns and rules that were in the program before."""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -51,17 +51,17 @@ class Reactions:
 
     @property
     def with_results(self) -> Program:
-        """The program that finds its own results first, then the calls."""
+        """The program with its own results first, then the calls."""
         return self.finding(self.results)
 
     def finding(self, results: Sequence[PatternQuery]) -> Program:
-        """The program that finds these of its own results first, then the calls."""
+        """The program with these of its own results first, then the calls."""
         own = self.program.statements
         return Program(replace(own, statements=(*own.declared, *results, *own.results)))
 
 
 def resolve_actions(program: QueryLike, receivers: Mapping[str, ReceiverLike]) -> Reactions:
-    """Checks a program with ON statements against the receivers and turns the statements into patterns."""
+    """Checks the ON statements of a program against the receivers and turns the statements into patterns."""
     statements = written_statements(program)
     actions = statements.ruleset.actions if statements.ruleset is not None else ()
     if not actions:
@@ -69,8 +69,8 @@ def resolve_actions(program: QueryLike, receivers: Mapping[str, ReceiverLike]) -
             [
                 Problem(
                     "nothing-to-do",
-                    "the program has no ON statement, so there is no action to call",
-                    hint="write `ON stream v DO action(v.field)` for a head of rules or a stream that is declared",
+                    "the program has no ON statement",
+                    hint="add `ON stream v DO action(v.field)` for a rule or a declared stream",
                 )
             ],
             statements.source,
@@ -88,7 +88,7 @@ def resolve_actions(program: QueryLike, receivers: Mapping[str, ReceiverLike]) -
 
 
 def calls_table(route: Route, found: pa.Table) -> pa.Table:
-    """The calls that the matches of an ON statement stand for, in the order in which their events ended."""
+    """Returns the calls for the matches of an ON statement, in the order in which their events ended."""
     places = pc.sort_indices(found, [(END, "ascending"), (START, "ascending"), ("match_id", "ascending")])
     found = found.take(places)
     columns = {ID: found.column("match_id"), ACTION: pa.array([route.action] * found.num_rows, pa.string())}
@@ -102,7 +102,7 @@ def _parameters(action: Action) -> tuple[str | None, ...]:
 
 
 def _names(actions: Sequence[Action]) -> Iterator[str]:
-    """What each statement is called, by which its deliveries are known: they stay the same when others come or go."""
+    """Yields a name for each statement. Delivery ids depend on it, so it does not change when others are added."""
     seen: Counter[str] = Counter()
     for action in actions:
         name = f"ON {action.stream} DO {action.action}"
@@ -111,7 +111,7 @@ def _names(actions: Sequence[Action]) -> Iterator[str]:
 
 
 def _query(action: Action, name: str) -> PatternQuery:
-    """The events that call for the action, with its arguments and their times."""
+    """Returns the query for the events of the action, with its arguments and their times."""
     query = action_query(action)
     times = (Return(Field(action.variable, "s"), START), Return(Field(action.variable, "e"), END))
     return replace(query, name=name, returns=(*query.returns, *times))
@@ -124,41 +124,47 @@ def _problems(action: Action, statements: CheckedProgram, receivers: Mapping[str
     if action.action not in receivers:
         yield Problem(
             "no-action",
-            f"no receiver was handed over for the action `{action.action}`",
+            f"action `{action.action}` has no receiver",
             action.span,
             label=f"receivers: {', '.join(sorted(receivers))}" if receivers else "",
-            hint=did_you_mean(action.action, receivers) or f"pass one: {{{action.action!r}: ...}}",
+            hint=did_you_mean(action.action, receivers) or f"pass a receiver: {{{action.action!r}: ...}}",
         )
         return
     yield from _misfits(action, receivers[action.action])
 
 
 def _no_stream(action: Action, statements: CheckedProgram, declared: Sequence[str]) -> Problem:
-    hint = did_you_mean(action.stream, declared) or "ON takes a head of rules or a stream that is declared"
+    hint = did_you_mean(action.stream, declared) or "use a rule or a declared stream"
     if action.stream in [query.name for query in statements.results]:
-        hint = f"`{action.stream}` is a PATTERN: declare it as `STREAM {action.stream} FROM PATTERN ...`"
+        hint = f"declare the pattern as a stream: `STREAM {action.stream} FROM PATTERN ...`"
     label = f"streams: {', '.join(declared)}" if declared else ""
-    return Problem("action-stream", f"no rule or STREAM gives events `{action.stream}`", action.span, label, hint)
+    return Problem(
+        "action-stream",
+        f"`{action.stream}` is not a rule or a declared stream",
+        action.span,
+        label,
+        hint,
+    )
 
 
 def _misfits(action: Action, receiver: Receiver) -> Iterator[Problem]:
-    """What is wrong with the arguments, for anyone or for this receiver."""
+    """Yields the problems of the arguments, in general and for this receiver."""
     parameters = _parameters(action)
     names = column_names(parameters)
     twice = [name for name, times in Counter(names).items() if times > 1]
     reserved = [name for name in names if name in RESERVED]
     if twice:
-        yield Problem("action-arguments", f"there are two arguments `{twice[0]}`", action.span, hint="rename one")
+        yield Problem("action-arguments", f"duplicate argument `{twice[0]}`", action.span, hint="rename one")
     elif reserved:
-        hint = "every call has it by itself: give the argument another name"
-        yield Problem("action-arguments", f"no argument can be called `{reserved[0]}`", action.span, hint=hint)
+        hint = "rename the argument; every call already has this field"
+        yield Problem("action-arguments", f"argument name `{reserved[0]}` is reserved", action.span, hint=hint)
     elif found := misfit(receiver, parameters):
         wrong, signature = found
         yield Problem(
             "action-arguments",
-            f"the receiver of `{action.action}` cannot be called so: {wrong}",
+            f"the receiver of `{action.action}` does not accept these arguments: {wrong}",
             action.span,
-            label=f"it takes {signature}",
+            label=f"signature: {signature}",
         )
 
 
@@ -168,12 +174,12 @@ def _check_unused(receivers: Mapping[str, Receiver], actions: Sequence[Action]) 
     if unused:
         raise SchemaError(
             "unused-action",
-            f"a receiver was handed over for `{unused[0]}`, and no ON statement calls it",
-            f"the program calls: {', '.join(sorted(used))}",
+            f"receiver `{unused[0]}` is not used by any ON statement; actions: {', '.join(sorted(used))}",
+            did_you_mean(unused[0], used) or "remove the receiver",
         )
 
 
-# --- How calls are delivered: the options of the user.
+# --- Delivery options
 
 PathLike: TypeAlias = "str | Path"
 DeadLettersLike: TypeAlias = "str | Path | list[dict[str, Any]] | TableReceiver"
@@ -201,7 +207,7 @@ class Delivery:
 
 @dataclass(frozen=True, slots=True)
 class ListOfRows:
-    """Dead letters as rows of a list of the user."""
+    """Appends dead letters to a list of the user."""
 
     rows: list[dict[str, Any]]
 
@@ -210,21 +216,21 @@ class ListOfRows:
 
 
 def courier_of(routes: Sequence[Route], delivery: Delivery | None) -> Courier:
-    """What delivers along these routes."""
+    """Returns a courier for these routes. Raises an error if an option is wrong or the journal cannot be opened."""
     own = Delivery() if delivery is None else delivery
     if not isinstance(own, Delivery):
         raise SchemaError(
             "delivery-option",
-            f"`delivery` must be an `ensue.actions.Delivery`, not {type(own).__name__}",
+            f"`delivery` must be an `ensue.actions.Delivery`, found {type(own).__name__}",
             "pass `ensue.actions.Delivery(retries=5)`",
         )
     retries = own.retries
     if isinstance(retries, bool) or not isinstance(retries, int) or retries < 0:
-        raise SchemaError("delivery-option", f"`retries` is a number from 0, not {retries!r}")
+        raise SchemaError("delivery-option", f"`retries` must be an integer of at least 0, found {retries!r}")
     policy = Policy(retries, _seconds("backoff", own.backoff), _seconds("patience", own.patience))
     journal = None if own.journal is None else Path(own.journal)
     if journal is not None:
-        # What is wrong with it is said before anything runs.
+        # Open it once now, so that an error is raised before anything runs.
         Journal(journal).close()
     return Courier(tuple(routes), policy, _letters(own.dead_letters), journal)
 
@@ -235,7 +241,7 @@ def _seconds(option: str, given: WindowLike) -> float:
     except (QueryError, TypeError, ValueError):
         length = None
     if not isinstance(length, Duration):
-        raise SchemaError("delivery-option", f"`{option}` is a length of time such as '1 second', not {given!r}")
+        raise SchemaError("delivery-option", f"`{option}` must be a duration such as '1 second', found {given!r}")
     return length.nanoseconds / 1e9
 
 
@@ -251,6 +257,6 @@ def _letters(given: object) -> TableReceiver | None:
             return given
     raise SchemaError(
         "delivery-option",
-        f"`dead_letters` is a folder, a list or a receiver of tables, not {given!r}",
-        "pass a path, or `table_sink`, `spark_sink` or `kafka` of `ensue.actions`",
+        f"`dead_letters` must be a folder, a list or a receiver of tables, found {given!r}",
+        "pass a path, or `table_sink(...)`, `spark_sink(...)` or `kafka(...)` of `ensue.actions`",
     )

@@ -1,4 +1,4 @@
-"""Delivering calls: in rounds with growing pauses, actions side by side, until each is taken or a dead letter."""
+"""Delivers calls: retries with growing pauses, actions in parallel, until each call is delivered or a dead letter."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ import pyarrow as pa
 from ensue.actions import receivers
 from ensue.errors import StateError
 
-# --- What has been delivered, in a file: ids that outlast the process.
+# --- The journal of delivered ids
 
 _TABLE = "CREATE TABLE IF NOT EXISTS delivered (id TEXT PRIMARY KEY) WITHOUT ROWID"
 _FITTING = 500
-"""How many ids one question asks for; SQLite takes at least 999."""
+"""The number of ids per query; SQLite allows at least 999."""
 
 
 class Journal:
-    """The ids of deliveries, kept in an SQLite file. Each `add` is on the disk when it returns.
+    """The ids of deliveries in an SQLite file. `add` returns when the ids are on the disk.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder, Journal(f"{folder}/delivered.sqlite") as journal:
@@ -47,7 +47,7 @@ class Journal:
                 self._connection.execute(_TABLE)
 
     def known(self, ids: Sequence[str]) -> set[str]:
-        """Those of the ids that have been added before."""
+        """Returns the ids that were added before."""
         found: set[str] = set()
         with self._lock, self._reporting():
             for begin in range(0, len(ids), _FITTING):
@@ -58,7 +58,7 @@ class Journal:
         return found
 
     def add(self, ids: Iterable[str]) -> None:
-        """Keeps ids; those that are there already stay."""
+        """Adds ids that are not in the journal yet."""
         with self._lock, self._reporting(), self._connection:
             self._connection.executemany("INSERT OR IGNORE INTO delivered VALUES (?)", [(one,) for one in ids])
 
@@ -69,8 +69,8 @@ class Journal:
         except (OSError, sqlite3.Error) as error:
             raise StateError(
                 "journal",
-                f"the journal of deliveries `{self.path.name}` cannot be used: {error}",
-                "pass the path of a new file, or of one that Ensue has made",
+                f"cannot open or write the delivery journal `{self.path.name}`: {error}",
+                "pass the path of a new file, or of a journal that Ensue has written",
             ) from error
 
     def close(self) -> None:
@@ -85,16 +85,16 @@ class Journal:
         self.close()
 
 
-# --- delivery
+# --- Delivery
 
 LONGEST_PAUSE = 30.0
-"""Seconds beyond which pauses between rounds do not grow."""
+"""The longest pause between two rounds, in seconds."""
 
 PATIENCE = 60.0
-"""Seconds after the beginning of a step from which nothing is tried again."""
+"""Seconds after the start of a step during which failed calls are retried."""
 
 GIVEN_UP_AFTER = 3
-"""So many failures in a row, once there is no more patience, and what is left is not tried at all."""
+"""After `PATIENCE` and this many failures in a row, the remaining calls are not tried."""
 
 MOMENT = pa.timestamp("us", "UTC")
 DEAD_LETTERS = pa.schema(
@@ -112,7 +112,7 @@ DEAD_LETTERS = pa.schema(
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """Where the calls of one ON statement go; `parameters` are the names of its arguments (None: without one)."""
+    """The receiver of the calls of one ON statement. `parameters` are the names of the arguments; None: no name."""
 
     action: str
     parameters: tuple[str | None, ...]
@@ -120,19 +120,19 @@ class Route:
 
 
 Part: TypeAlias = "tuple[Route, pa.Table]"
-"""A route and the calls of a step that go there."""
+"""A route and its calls in one step."""
 
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """How often a call is tried again, after how many seconds at first, and for how long in one step."""
+    """How often a failed call is retried, the first pause in seconds, and the time limit for retries in one step."""
 
     retries: int = 5
     backoff: float = 1.0
     patience: float = PATIENCE
 
     def pause(self, number: int) -> float:
-        """Seconds before round `number`, from 1.
+        """Returns the seconds to wait before round `number`, counted from 1.
 
         >>> [Policy().pause(number) for number in (1, 2, 3, 4, 5, 6, 2000)]
         [1.0, 2.0, 4.0, 8.0, 16.0, 30.0, 30.0]
@@ -142,9 +142,9 @@ class Policy:
 
 @dataclass(frozen=True, slots=True)
 class Deliveries:
-    """What became of calls. `repeated` are those that the journal says were delivered before.
+    """The result of delivering calls. `repeated` counts the calls that the journal already had.
 
-    `retried` are those of the others that took more than one attempt, `dead_letters` those that were never taken.
+    `retried` counts the other calls that needed more than one attempt. `dead_letters` are the undelivered calls.
     """
 
     delivered: int = 0
@@ -167,7 +167,7 @@ class Deliveries:
 
 @dataclass(slots=True)
 class _Parcel:
-    """What is handed over at once: a call, or all calls of a step; and what has become of it."""
+    """A unit of delivery (one call, or all calls of a step), and its result."""
 
     calls: tuple[receivers.Call, ...]
     hand_over: Callable[[], None]
@@ -180,7 +180,7 @@ class _Parcel:
 
 
 class _Line:
-    """The calls of one action, in their order; `parts` are those of each ON that names it."""
+    """The calls of one action, in order. `parts` are the calls of each ON statement with this action."""
 
     def __init__(
         self, parts: Sequence[Part], policy: Policy, journal: Journal | None, stopped: threading.Event
@@ -211,7 +211,7 @@ class _Line:
         )
 
     def _rounds(self, parcels: list[_Parcel]) -> None:
-        """Tries all in order, then those that were not taken again, and so on."""
+        """Tries all calls in order, then retries the failed ones in the same way."""
         waiting = parcels
         for number in range(self._policy.retries + 1):
             if number and not self._pause(self._policy.pause(number)):
@@ -223,12 +223,12 @@ class _Line:
                 return
 
     def _pause(self, seconds: float) -> bool:
-        """Waits; False if there is no patience for it."""
+        """Waits and returns True, or returns False if the deadline does not allow it."""
         return time.monotonic() + seconds < self._deadline and not self._stopped.wait(seconds)
 
     def _attempt(self, parcel: _Parcel) -> None:
         if self._given_up:
-            parcel.error = parcel.error or "not tried, because the receiver had taken nothing for some time"
+            parcel.error = parcel.error or "not tried: the receiver is down"
             return
         parcel.attempts += 1
         parcel.last = datetime.now(UTC)
@@ -278,7 +278,7 @@ def _dead_letters(parcels: Sequence[_Parcel]) -> pa.Table:
 
 @dataclass(frozen=True, slots=True)
 class Courier:
-    """Delivers the calls of every step. It holds no open file, so that Spark can send it to where it delivers."""
+    """Delivers the calls of each step. It has no open files, so that Spark can serialize it."""
 
     routes: tuple[Route, ...]
     policy: Policy = Policy()
@@ -286,9 +286,10 @@ class Courier:
     journal: Path | None = None
 
     def deliver(self, tables: Sequence[pa.Table]) -> Deliveries:
-        """Delivers the calls of one step, a table for each route. Actions do not wait for each other.
+        """Delivers the calls of one step, one table per route. Actions do not wait for each other.
 
-        Every call ends as delivered or as a dead letter; only dead letters or a journal that cannot be written raise.
+        Each call is delivered or becomes a dead letter. An error is raised only if the dead letters or the journal
+        cannot be written.
         """
         by_action: dict[str, list[Part]] = {}
         for route, table in zip(self.routes, tables, strict=True):
@@ -300,7 +301,7 @@ class Courier:
         with ExitStack() as stack:
             journal = stack.enter_context(Journal(self.journal)) if self.journal is not None else None
             pool = stack.enter_context(ThreadPoolExecutor(len(by_action), "ensue-action"))
-            # On the way out, for whatever reason, nobody waits for pauses.
+            # Whatever the reason for leaving, do not wait for pauses.
             stack.callback(stopped.set)
             lines = [_Line(parts, self.policy, journal, stopped) for parts in by_action.values()]
             outcome = sum(pool.map(_Line.deliver, lines), Deliveries())

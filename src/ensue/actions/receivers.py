@@ -1,4 +1,4 @@
-"""What takes the calls of an action: a Python function, or an object that takes calls one by one or as a table."""
+"""Calls of actions and their receivers: Python functions, and objects that accept single calls or tables of calls."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ import pyarrow.compute as pc
 
 from ensue.errors import SchemaError
 
-# --- Calls of actions: what a receiver is handed, one by one or as a table, and as JSON.
+# --- Calls
 
 ID, ACTION = "delivery_id", "action"
-"""The columns that a table of calls has before its arguments."""
+"""The columns before the arguments in a table of calls."""
 
 RESERVED = frozenset({ID, ACTION})
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One call of an action. The same event gives the same `delivery_id` in every run.
+    """One call of an action. The same event has the same `delivery_id` in every run.
 
-    `positional` are the arguments without a name, `named` those with one.
+    `positional` are the arguments without a name, `named` are the arguments with a name.
     """
 
     delivery_id: str
@@ -38,7 +38,7 @@ class Call:
 
     @property
     def arguments(self) -> dict[str, Any]:
-        """All arguments by name; those without one are called `arg_1`, `arg_2`, ... by their place.
+        """All arguments by name. Arguments without a name are called `arg_1`, `arg_2`, ... by position.
 
         >>> Call("8f2b", "notify", (7,), {"urgent": True}).arguments
         {'arg_1': 7, 'urgent': True}
@@ -47,17 +47,17 @@ class Call:
         return {**unnamed, **(self.named or {})}
 
     def to_json(self) -> str:
-        """The call as one JSON object."""
+        """Returns the call as one JSON object."""
         return to_json({ID: self.delivery_id, ACTION: self.action, "arguments": self.arguments})
 
 
 def column_names(parameters: tuple[str | None, ...]) -> tuple[str, ...]:
-    """The columns of the arguments in a table of calls; None is an argument without a name."""
+    """Returns the columns of the arguments in a table of calls. None is an argument without a name."""
     return tuple(name or f"arg_{place}" for place, name in enumerate(parameters, start=1))
 
 
 def calls_of(table: pa.Table, parameters: tuple[str | None, ...]) -> Iterator[Call]:
-    """The calls of a table, in order."""
+    """Yields the calls of a table, in order."""
     names = column_names(parameters)
     unnamed = [name for name, parameter in zip(names, parameters, strict=True) if parameter is None]
     named = [name for name in parameters if name is not None]
@@ -66,12 +66,12 @@ def calls_of(table: pa.Table, parameters: tuple[str | None, ...]) -> Iterator[Ca
 
 
 def without_ids(calls: pa.Table, known: Iterable[str]) -> pa.Table:
-    """The calls of a table whose ids are not among those known."""
+    """Returns the calls of a table without those whose ids are known."""
     return calls.filter(pc.invert(pc.is_in(calls.column(ID), pa.array(list(known), pa.string()))))
 
 
 def to_json(value: Any) -> str:
-    """JSON for any value of a table: moments as ISO text, bytes as base64, what is no number in JSON as text.
+    """Returns any value of a table as JSON: times as ISO 8601 text, bytes as base64, NaN and infinity as text.
 
     >>> to_json({"at": datetime(2024, 5, 1, 12), "x": float("nan")})
     '{"at": "2024-05-01T12:00:00", "x": "NaN"}'
@@ -104,25 +104,25 @@ def _infinite(value: float) -> str:
     return "Infinity" if value > 0 else "-Infinity"
 
 
-# --- receivers
+# --- Receivers
 
 
 class RejectedCall(Exception):  # noqa: N818 (it says what becomes of the call)
-    """Raised by a receiver for a call that it will never take: the call is a dead letter at once."""
+    """Raised by a receiver to refuse a call permanently. The call becomes a dead letter without a retry."""
 
 
 @runtime_checkable
 class CallReceiver(Protocol):
-    """Takes calls one by one; what it raises says that the call was not delivered."""
+    """Receives calls one by one. An exception means that the call was not delivered."""
 
     def deliver(self, call: Call) -> None: ...
 
 
 @runtime_checkable
 class TableReceiver(Protocol):
-    """Takes the calls of a step in one table: `delivery_id`, `action` and the arguments.
+    """Receives the calls of a step as one table with the columns `delivery_id`, `action` and the arguments.
 
-    What it raises says that the table was not delivered.
+    An exception means that the table was not delivered.
     """
 
     def deliver_table(self, calls: pa.Table) -> None: ...
@@ -134,7 +134,7 @@ ReceiverLike: TypeAlias = "Receiver | Callable[..., object]"
 
 @dataclass(frozen=True, slots=True)
 class FunctionReceiver:
-    """A Python function; one with a parameter `delivery_id` is handed the id of the delivery as well."""
+    """Calls a Python function. A function with a parameter `delivery_id` also gets the id of the delivery."""
 
     function: Callable[..., object]
 
@@ -146,33 +146,33 @@ class FunctionReceiver:
 
 
 def receiver_of(action: str, given: object) -> Receiver:
-    """The receiver that was handed over for an action."""
+    """Returns the receiver of an action."""
     if isinstance(given, CallReceiver | TableReceiver):
         return given
     if not callable(given):
         raise SchemaError(
             "receiver-type",
-            f"the receiver of `{action}` is a {type(given).__name__}",
-            "pass a Python function, or `webhook`, `table_sink`, `kafka` or `spark_sink` of `ensue.actions`",
+            f"the receiver of `{action}` must be a function or a receiver object, found {type(given).__name__}",
+            "pass a function, `webhook(...)`, `table_sink(...)`, `kafka(...)` or `spark_sink(...)` of `ensue.actions`",
         )
     if inspect.iscoroutinefunction(given):
         raise SchemaError(
             "receiver-type",
-            f"the receiver of `{action}` is an async function, which a call alone does not run",
-            "pass a plain function, for example one that calls `asyncio.run`",
+            f"the receiver of `{action}` is an async function, which is not supported",
+            "pass a synchronous function, for example one that calls `asyncio.run`",
         )
     return FunctionReceiver(given)
 
 
 def takes_id(function: Callable[..., object]) -> bool:
-    """Whether a function has a parameter for the id of the delivery."""
+    """Returns whether a function has a parameter for the id of the delivery."""
     signature = signature_of(function)
     parameter = None if signature is None else signature.parameters.get(ID)
     return parameter is not None and parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY)
 
 
 def misfit(receiver: Receiver, parameters: tuple[str | None, ...]) -> tuple[str, str] | None:
-    """Why a function cannot be called with arguments of these names (None: without one), and what it takes."""
+    """Returns why a function does not accept these arguments, and its signature; None if it accepts them."""
     if not isinstance(receiver, FunctionReceiver):
         return None
     signature = signature_of(receiver.function)
@@ -189,7 +189,7 @@ def misfit(receiver: Receiver, parameters: tuple[str | None, ...]) -> tuple[str,
 
 
 def signature_of(function: Callable[..., object]) -> inspect.Signature | None:
-    """The parameters of a function; None for some that are written in C and do not tell."""
+    """Returns the signature of a function; None for functions in C without one."""
     try:
         return inspect.signature(function)
     except (TypeError, ValueError):

@@ -1,4 +1,4 @@
-"""`ensue.actions.act`: the calls of a whole table, or of a stream of Spark for as long as it runs."""
+"""`ensue.actions.act`: delivers the calls of ON statements for a static table or for a Spark stream."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def act(
     checkpointLocation: str | None = None,  # noqa: N803 (Spark's word)
     **stream: Any,
 ) -> Any:
-    """Calls the actions of a program's ON statements for every event that they name.
+    """Calls the actions of a program's ON statements for each of their events.
 
     `actions` has the receiver of each action: a Python function or one of `ensue.actions.webhook`, `table_sink`,
     `kafka`, `spark_sink`. `delivery` says how often a call is retried, where failed calls go, and which calls are not
@@ -66,14 +66,14 @@ def act(
     if checkpointLocation is not None or stream:
         given = next(iter(stream), "checkpointLocation")
         raise SchemaError(
-            "stream-option", f"`{given}` is for streams, and these events are not a stream", "leave it out"
+            "stream-option", f"`{given}` is only allowed for streams, but the events are static tables", "remove it"
         )
     return _act_on_tables(reactions, courier, events, reading)
 
 
 @dataclass(frozen=True, slots=True)
 class _Columns:
-    """How events are read."""
+    """The parameters for reading events."""
 
     columns: Columns
     limits: Limits
@@ -87,7 +87,7 @@ class _Columns:
 
 def _act_on_tables(reactions: Reactions, courier: Courier, events: Any, reading: _Columns) -> Deliveries:
     frames = are_frames(events)
-    # Not as pandas or polars: receivers get the values that the program means.
+    # Arrow and not pandas or polars, so that receivers get the exact values.
     given = events if frames else arrow_tables(events)[1]
     source = reading.source(given)
     results = run(source, reactions.program, limits=reading.limits, tables=reading.tables, match_id=True)
@@ -112,13 +112,13 @@ def _start(
     if checkpoint is None:
         raise SchemaError(
             "stream-option",
-            "`checkpointLocation` is missing, and the DataFrame is a stream",
+            "a stream requires `checkpointLocation`",
             "pass a folder that only this program uses",
         )
     if courier.dead_letters is None:
         raise SchemaError(
             "stream-option",
-            "`dead_letters` is missing, and the DataFrame is a stream",
+            "a stream requires `dead_letters`",
             "pass `delivery=ensue.actions.Delivery(dead_letters=folder)`: a stream returns no report of failed calls",
         )
     others = dict(stream)
@@ -138,7 +138,7 @@ def _start(
 
 
 def _stream_sinks(program: Program, courier: Courier, events: Any, reading: _Columns) -> Sequence[CallsOfRoute]:
-    """A sink for each ON statement, the last queries of the program; those of one stream of Spark deliver together."""
+    """Returns a sink for each ON statement. The sinks of one Spark stream deliver together."""
     from ensue.runtimes.spark.frames import empty_tables
 
     statements = program_statements(program)
@@ -155,13 +155,13 @@ def _stream_sinks(program: Program, courier: Courier, events: Any, reading: _Col
 
 @dataclass(slots=True)
 class CallsOfStep:
-    """The calls of a micro-batch of one stream, as they are collected."""
+    """Collects the calls of a micro-batch of one stream."""
 
     courier: Courier
     tables: list[pa.Table] = field(default_factory=list)
 
     def collect(self, table: pa.Table, number: int, session: Any) -> None:
-        """Takes the calls of route `number`; the last one delivers all of them."""
+        """Adds the calls of route `number`. The last route delivers all calls."""
         self.tables[number:] = [calls_table(self.courier.routes[number], table)]
         if len(self.tables) == len(self.courier.routes):
             on_session(self.courier, session).deliver(self.tables)
@@ -169,7 +169,7 @@ class CallsOfStep:
 
 @dataclass(frozen=True, slots=True)
 class CallsOfRoute:
-    """The sink of one ON statement on a stream of Spark: brings its calls to the driver."""
+    """The sink of one ON statement on a Spark stream. It collects the calls on the driver."""
 
     step: CallsOfStep
     number: int
@@ -179,7 +179,7 @@ class CallsOfRoute:
 
 
 def on_session(courier: Courier, session: Any) -> Courier:
-    """The courier whose receivers write by way of this session, where they write by Spark."""
+    """Returns the courier with its Spark receivers bound to this session."""
     routes = tuple(_on_session(route, session) for route in courier.routes)
     letters = courier.dead_letters
     return replace(

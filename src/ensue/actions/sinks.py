@@ -1,4 +1,4 @@
-"""Calls as rows of any sink that Spark can write to, Kafka among them."""
+"""Receivers that write calls to Spark sinks, Kafka, files and webhooks."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ from ensue.errors import SchemaError, did_you_mean
 
 @runtime_checkable
 class OnSpark(TableReceiver, Protocol):
-    """A receiver that writes by way of a Spark session."""
+    """A receiver that writes with a Spark session."""
 
     def on(self, session: Any) -> TableReceiver:
-        """The same receiver on this session."""
+        """Returns the same receiver for this session."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class SparkSink:
-    """A sink of Spark. See `spark_sink`."""
+    """A Spark sink. See `spark_sink`."""
 
     format: str
     mode: str = "append"
@@ -52,7 +52,7 @@ class SparkSink:
 
 @dataclass(frozen=True, slots=True)
 class KafkaTopic:
-    """A topic of Kafka. See `kafka`."""
+    """A Kafka topic. See `kafka`."""
 
     sink: SparkSink
 
@@ -64,7 +64,7 @@ class KafkaTopic:
 
 
 def kafka_records(calls: pa.Table) -> pa.Table:
-    """The records of calls: the id is the key, the call as JSON the value.
+    """Returns the calls as Kafka records: the id is the key, the call as JSON is the value.
 
     >>> calls = pa.table({"delivery_id": ["8f2b"], "action": ["notify"], "arg_1": [7]})
     >>> kafka_records(calls).to_pylist()
@@ -79,31 +79,30 @@ def kafka_records(calls: pa.Table) -> pa.Table:
 
 
 def spark_sink(format: str, *, mode: str = "append", **options: str) -> SparkSink:
-    """A receiver that writes calls with Spark: `spark_sink("parquet", path="s3://...")`, `spark_sink("jdbc", ...)`.
+    """Returns a receiver that writes calls with Spark, such as `spark_sink("parquet", path="s3://...")`.
 
-    A row has `delivery_id`, `action` and the arguments; `format`, `mode` and the options are those of Spark's
-    `DataFrame.write`. Rows are written again if Spark did not say that they were written: by `delivery_id` the reader
-    of the sink can tell.
+    A row has `delivery_id`, `action` and the arguments. `format`, `mode` and the options are those of Spark's
+    `DataFrame.write`. After a failure, rows can be written twice; use `delivery_id` to remove duplicates.
     """
     return SparkSink(format, mode, dict(options))
 
 
 def kafka(topic: str, servers: str, **options: str) -> KafkaTopic:
-    """A receiver that writes calls to a topic of Kafka, with Spark: the key is the delivery id, the value JSON.
+    """Returns a receiver that writes calls to a Kafka topic with Spark. The key is the delivery id, the value is JSON.
 
-    `servers` is a list such as "one:9092,two:9092"; options are those of Spark's Kafka sink, for example
-    `**{"kafka.security.protocol": "SSL"}`. Spark needs its package `org.apache.spark:spark-sql-kafka-0-10` for it.
+    `servers` is a list such as "one:9092,two:9092". Options are those of Spark's Kafka sink, for example
+    `**{"kafka.security.protocol": "SSL"}`. Spark requires the package `org.apache.spark:spark-sql-kafka-0-10`.
     """
     return KafkaTopic(SparkSink("kafka", "append", {"kafka.bootstrap.servers": servers, "topic": topic, **options}))
 
 
-# --- Calls as rows of files: Parquet, CSV or JSON lines in a folder, each delivery once.
+# --- Files: Parquet, CSV or JSON lines
 
 INDEX = "_delivered.sqlite"
-"""The ids of a folder. Like every file whose name begins with `_`, readers of tables pass over it."""
+"""The file with the ids of a folder. Readers of tables skip files whose names start with `_`."""
 
 _FILE = "file "
-"""What stands before the names of files in the index; no id has a blank."""
+"""The prefix of file names in the index. Ids do not contain spaces."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +113,7 @@ class TableSink:
     format: str
 
     def deliver_table(self, calls: pa.Table) -> None:
-        """Writes the calls that are not there yet, as one file."""
+        """Writes the calls that are not in the folder yet to one file."""
         with Journal(self.folder / INDEX) as index:
             self._index_files(index)
             fresh = without_ids(calls, index.known(calls.column(ID).to_pylist()))
@@ -125,7 +124,7 @@ class TableSink:
                 index.add([*ids, _FILE + name])
 
     def _index_files(self, index: Journal) -> None:
-        """Adds the files that were written by a process that died before it could say so."""
+        """Adds files to the index that were written by a process that died before it updated the index."""
         names = sorted(path.name for path in self.folder.glob(f"*.{self.format}") if not path.name.startswith("_"))
         known = index.known([_FILE + name for name in names])
         for name in names:
@@ -139,7 +138,7 @@ class TableSink:
         return ids
 
     def _write(self, calls: pa.Table, name: str) -> None:
-        """The file is there whole or not at all."""
+        """Writes a file atomically."""
         hidden = self.folder / f"_{name}.{os.getpid()}"
         WRITERS[self.format](calls, hidden)
         hidden.rename(self.folder / name)
@@ -169,27 +168,27 @@ WRITERS: Mapping[str, Callable[[pa.Table, Path], None]] = {
 
 
 def table_sink(path: str | Path, *, format: str = "parquet") -> TableSink:
-    """A receiver that writes calls to a folder, as files of `format` "parquet", "csv" or "jsonl" (JSON lines).
+    """Returns a receiver that writes calls to files in a folder. `format` is "parquet", "csv" or "jsonl" (JSON lines).
 
-    A row has `delivery_id`, `action` and the arguments. A delivery that is in the folder is not written again, also
-    after a crash. The folder is on this machine (on Spark, on the driver); `spark_sink` writes to other file systems.
+    A row has `delivery_id`, `action` and the arguments. Each delivery is written once, even after a crash. The folder
+    must be local (on Spark, local to the driver); use `spark_sink` for other storage.
     """
     if format not in WRITERS:
-        hint = did_you_mean(str(format), WRITERS) or f"formats: {', '.join(WRITERS)}"
-        raise SchemaError("table-format", f"there is no format {format!r} of table files", hint)
+        hint = did_you_mean(str(format), WRITERS) or f"use one of: {', '.join(WRITERS)}"
+        raise SchemaError("table-format", f"unknown table format {format!r}", hint)
     return TableSink(Path(path), format)
 
 
-# --- Calls as HTTP POST requests with a JSON body.
+# --- Webhooks
 
 WORTH_REPEATING = frozenset(
     {HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.CONFLICT, HTTPStatus.TOO_EARLY, HTTPStatus.TOO_MANY_REQUESTS}
 )
-"""Answers of 400 to 499 after which the same request may yet be taken; after the others it never will."""
+"""Responses of 400 to 499 after which a request is retried. After the others it is rejected."""
 
 
 class _NoRedirects(urllib.request.HTTPRedirectHandler):
-    """A POST that is redirected would arrive as a GET without its body."""
+    """Does not follow redirects, because a redirected POST would become a GET without a body."""
 
     def redirect_request(self, *_: Any) -> None:
         return None
@@ -197,7 +196,7 @@ class _NoRedirects(urllib.request.HTTPRedirectHandler):
 
 @dataclass(frozen=True, slots=True)
 class Webhook:
-    """Posts each call to an address. See `webhook`."""
+    """Posts each call to a URL. See `webhook`."""
 
     url: str
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -217,17 +216,17 @@ class Webhook:
 
 
 def webhook(url: str, *, headers: Mapping[str, str] | None = None, timeout: float = 10.0) -> Webhook:
-    """A receiver that posts each call to `url` as `{"delivery_id": ..., "action": ..., "arguments": {...}}`.
+    """Returns a receiver that posts each call to `url` as `{"delivery_id": ..., "action": ..., "arguments": {...}}`.
 
-    The id is also the header `Idempotency-Key`. An answer of 200 to 299 says that the call was taken. After 408, 409,
-    425, 429, 500 and above, after `timeout` seconds without an answer and where nobody answers, it is repeated; after
-    any other answer, a redirection too, it is not.
+    The id is also the header `Idempotency-Key`. A response of 200 to 299 means that the call was delivered. The call is
+    retried after 408, 409, 425, 429, 500 and above, after `timeout` seconds without a response, and if the connection
+    fails. After any other response, including a redirect, it is not retried.
     """
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise SchemaError(
-            "webhook-url", f"a webhook has an address of http or https, not {url!r}", "write it with `https://`"
+            "webhook-url", f"a webhook requires an http or https URL, found {url!r}", "start it with `https://`"
         )
     if isinstance(timeout, bool) or not isinstance(timeout, int | float) or timeout <= 0:
-        raise SchemaError("delivery-option", f"`timeout` is a number of seconds above 0, not {timeout!r}")
+        raise SchemaError("delivery-option", f"`timeout` must be a number of seconds greater than 0, found {timeout!r}")
     return Webhook(url, dict(headers or {}), float(timeout))

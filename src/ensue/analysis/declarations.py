@@ -287,16 +287,16 @@ def _constrained(statements: Statements, declared: Collection[Stream]) -> Iterat
 
 
 def _tracked(statements: Statements, declared: Collection[Stream]) -> Iterator[Problem]:
-    """States that events of declared streams would change: beliefs are updated before any pattern is looked for."""
+    """States that depend on declared streams. Beliefs are updated before patterns are evaluated."""
     names = {str(name) for name in declared}
     for entry in statements.states:
         for response in entry.responses:
             if response.stream in names:
                 yield Problem(
                     "derived-state",
-                    f"only events of tables change a STATE, but `{response.stream}` is declared",
+                    f"a STATE only supports input streams, but `{response.stream}` is a declared stream",
                     response.span or entry.span,
-                    hint="use the streams that its pattern names, or write its matches to a table first",
+                    hint="use the streams of its pattern, or write its matches to a table first",
                 )
 
 

@@ -88,7 +88,7 @@ def _lowered_problems(statements: Statements) -> list[Problem]:
         problems += check_streams(lowered)
     if statements.constraints:
         declared = declarations(lowered.statements)
-        # Those of rules may have other keys once tables say what is in which place.
+        # The keys of rules may change once the columns of tables are known.
         plain = [query for query in statements.statements if not used_streams(query, declared)]
         problems += unclear_traces(statements.constraints, plain)
     return problems

@@ -375,7 +375,7 @@ def _unknown_names(expr: Expr, homes: dict[Name, Scope], groups: Mapping[Name, N
                 "unqualified-field",
                 f"`{part.name}` is an event, not one of its fields"
                 if whole
-                else f"field `{part.name}` has no variable",
+                else f"field `{part.name}` is used without a variable",
                 part.span,
                 label=f"variables: {', '.join(map(str, homes))}" if homes else "the pattern has no variables",
                 hint=f"write `{part.name}.` and a field" if whole else f"write `{next(iter(homes), 'a')}.{part.name}`",

@@ -85,7 +85,7 @@ def _check_heads(rules: Sequence[rule_nodes.Rule]) -> Iterator[Problem]:
             word = {"s": "start", "e": "end", "t": "time"}.get(name, name)
             yield Problem(
                 "reserved-column",
-                f"`{first.head}` cannot have an attribute `{name}`: this is the {word} of a derived event",
+                f"`{first.head}` cannot have an attribute `{name}`: the name is reserved for the {word} of its events",
                 first.arguments[names.index(name)].span or first.span,
                 hint=f"rename the attribute: `{first.head}(value = ...)`",
             )
@@ -248,7 +248,7 @@ class RuleCheck:
             derived = atom.stream in self.ruleset.heads
             yield Problem(
                 "no-identity",
-                f"`causes` needs the id and parent of events, but `{atom.stream}` has none declared",
+                f"`causes` needs the ID and PARENT columns, but `{atom.stream}` has none",
                 item.span,
                 hint="derived events have no id; to see their causes, use `RETURN lineage(v)` in a PATTERN"
                 if derived

@@ -61,7 +61,8 @@ def _check_start(state: state_nodes.StateStatement, start: state_nodes.Start) ->
         yield from _in_range(chance.probability, chance.span)
     values = [chance.value for chance in start.chances]
     if len(set(values)) < len(values):
-        yield Problem("state-repeats", "STARTS has a value twice", start.span, hint="write it once, with the sum")
+        hint = "write each value once, with the sum of its probabilities"
+        yield Problem("state-repeats", "STARTS has a value twice", start.span, hint=hint)
     total = sum(chance.probability for chance in start.chances)
     if abs(total - 1) > TOLERANCE:
         said = f"the probabilities after STARTS must add up to 1, but add up to {total:.6g}"
@@ -167,7 +168,7 @@ def _check_arrows(state: state_nodes.StateStatement, arrows: Iterable[state_node
             yield Problem("state-change", said, arrow.span, hint=hint)
         if (arrow.source, arrow.target) in seen:
             said = f"there are two arrows from `{arrow.source}` to `{arrow.target}`"
-            yield Problem("state-repeats", said, arrow.span, hint="write one arrow, with the sum")
+            yield Problem("state-repeats", said, arrow.span, hint="write one arrow with the sum of the probabilities")
         seen.add((arrow.source, arrow.target))
         before = totals.get(arrow.source, 0.0)
         totals[arrow.source] = before + arrow.probability

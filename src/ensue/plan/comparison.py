@@ -1,4 +1,5 @@
-"""What several patterns, or branches of one, have in common: a step works it out once for all of them."""
+"""Compares plans: what several patterns or branches have in common, and whether a changed query can continue from the
+kept events of the old one."""
 
 from __future__ import annotations
 
@@ -15,9 +16,10 @@ from ensue.plan.plans import GraphPlan, QueryPlan, Retention, Side
 
 
 def alike(plans: Iterable[GraphPlan]) -> dict[int, Hashable]:
-    """By the identity of its plan, what a graph asks: of those that ask the same, whatever their variables are called.
+    """For each graph, by the identity of its plan, a key that is equal for graphs that search for the same, whatever
+    their variable names.
 
-    Graphs of one event are left out: what is asked of an event is known anyway.
+    Graphs of one event are left out: candidates of single events are shared anyway.
 
     >>> alike([])
     {}
@@ -36,12 +38,12 @@ def alike(plans: Iterable[GraphPlan]) -> dict[int, Hashable]:
 
 
 def graphs_of(plans: Iterable[QueryPlan]) -> list[GraphPlan]:
-    """The graphs of some plans, those that are forbidden inside of them included."""
+    """The graphs of some plans, including the forbidden graphs inside them."""
     return [inner for plan in plans for graph in plan.graphs for inner in graph.with_inner()]
 
 
 def _likeness(plan: GraphPlan) -> Hashable | None:
-    """What a graph asks with numbers for its variables; None where it asks what no other is known to ask."""
+    """The key of a graph with numbers for its variables; None if the graph cannot be shared."""
     graph = plan.graph
     if graph.collections or graph.moments or graph.series or graph.list_conditions or graph.succession or graph.rounds:
         return None
@@ -91,13 +93,13 @@ def _numbered_side(side: Side, numbers: Mapping[Name, Name]) -> Hashable:
     return points, side.greatest, side.shift
 
 
-# --- Whether a changed query can go on from the events that its predecessor kept.
+# --- changed queries
 
 
 def missing_events(before: Sequence[QueryPlan], after: Sequence[QueryPlan]) -> list[str]:
-    """What the queries `after` need and the queries `before` did not keep, in words; empty if nothing is missing.
+    """What the queries `after` need and the queries `before` did not keep, as texts; empty if nothing is missing.
 
-    An event was kept if some variable of the same stream asked no more of it and kept it as long.
+    An event was kept if a variable of the same stream had no further conditions on it and kept it at least as long.
     """
     problems: list[str] = []
     kept = [role for plan in before for role in _roles(plan)]
@@ -140,7 +142,7 @@ def _demands(variable: Variable) -> frozenset[Expr]:
 
 
 def _covers(kept: Retention, needed: Retention) -> bool:
-    """Whether one keeps every event at least as long as the other: each of its limits has a lower one in the other."""
+    """Whether `kept` keeps every event at least as long as `needed`."""
     return all(
         limit is None or (other is not None and other <= limit)
         for limit, other in (

@@ -1,4 +1,4 @@
-"""Planning declared streams: each statement after those that it uses, and no column that nobody reads."""
+"""Plans declared streams: each statement after those that it uses, with only the columns that are read."""
 
 from __future__ import annotations
 
@@ -32,14 +32,15 @@ from ensue.plan.outputs import OutputSchema, derived_output
 from ensue.plan.planner import lineage_streams, plan_query, query_columns
 from ensue.plan.plans import QueryPlan
 
-# --- Declared streams as plans: the statements whose matches are their events, and the columns that are used of them.
+# --- plans of declared streams
 
 
 @dataclass(frozen=True, slots=True)
 class Way:
     """A statement whose matches are events of a stream.
 
-    `plan` gives the columns that are used of them, `whole` all that the statement names. `table` is what it looks up.
+    `plan` returns the columns that are used, `whole` all columns of the statement. `table` is the table that it looks
+    up.
     """
 
     plan: QueryPlan
@@ -48,17 +49,18 @@ class Way:
     table: pa.Table | None = None
 
     def items_of(self, streams: Iterable[Stream]) -> int:
-        """How many items of the pattern are events of these streams."""
+        """The number of items of the pattern that are events of these streams."""
         known = set(streams)
         return sum(isinstance(node, Event) and node.stream in known for node in walk(self.plan.query.pattern))
 
 
 @dataclass(frozen=True, slots=True)
 class Derivation:
-    """A stream whose events are the matches of one statement, or of the rules with this head: then they are a set.
+    """A stream whose events are the matches of one statement or of the rules with this head; events of rules form a
+    set.
 
-    `schema` has all columns by which events of a set are told apart, `used` are those that somebody reads. `program` is
-    what its rules are written in the light of: declared streams and tables.
+    `schema` has all columns that distinguish the events of a set; `used` are the columns that are read. `program` has
+    the streams and tables that its rules may use.
     """
 
     name: Stream
@@ -74,7 +76,7 @@ class Derivation:
 
     @property
     def streams(self) -> tuple[Stream, ...]:
-        """The streams that it is made of."""
+        """The streams that it is derived from."""
         return tuple(dict.fromkeys(stream for plan in self.plans for stream in plan.streams))
 
     @property
@@ -89,7 +91,7 @@ def all_plans(derivations: Iterable[Derivation], plans: Iterable[QueryPlan] = ()
 
 
 def groups_of(derivations: Sequence[Derivation]) -> tuple[tuple[Derivation, ...], ...]:
-    """Declared streams, each after those that it uses; those that use each other stand together."""
+    """Declared streams, each after those that it uses; streams that use each other form one group."""
     if not derivations:
         return ()
     known = {derivation.name: derivation for derivation in derivations}
@@ -106,7 +108,7 @@ def is_recursive(group: Sequence[Derivation]) -> bool:
 
 HIDDEN = (START, END, LINEAGE)
 OWN = "ensue:"
-"""What the names of columns begin with that are not the user's."""
+"""The prefix of columns that Ensue adds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +122,7 @@ class PlannedStream:
 
     @property
     def is_set(self) -> bool:
-        """Whether equal events are one: those of rules are, and those that grow with them."""
+        """Whether equal events are one event: for rules, and for streams that depend recursively on rules."""
         return self.recursive or self.plans[0].query.rule is not None
 
     @property
@@ -139,7 +141,7 @@ def plan_declared(
     laws: Mapping[PatternQuery, Law | None],
     fixed: Mapping[str, pa.Table],
 ) -> tuple[Catalog, list[PlannedGroup]]:
-    """Plans for the statements that declare streams, in order, and the catalog with these streams.
+    """Plans the statements that declare streams, in order, and adds these streams to the catalog.
 
     `fixed` are the tables that statements look up.
     """
@@ -210,7 +212,7 @@ def _fields_of(plan: QueryPlan, fixed: Mapping[str, pa.Table]) -> dict[str, pa.D
 
 
 def _unified(plans: Sequence[QueryPlan], fields: Sequence[Mapping[str, pa.DataType]]) -> dict[str, pa.DataType]:
-    """The columns of a stream in types that hold the values of all its statements."""
+    """The columns of a stream with types that hold the values of all its statements."""
     together = dict(fields[0])
     for plan, own in zip(plans[1:], fields[1:], strict=True):
         for name, kind in together.items():
@@ -257,7 +259,7 @@ def derivations_of(
     fixed: Mapping[str, pa.Table],
     program: Ruleset | None = None,
 ) -> tuple[Derivation, ...]:
-    """The streams that the results need, in order, with the columns that are used of them."""
+    """The streams that the results need, in order, with the columns that are used."""
     kept: list[_NeededStream] = []
     users: list[User] = [(plan, False) for plan in results]
     for group in reversed(planned):
@@ -270,12 +272,12 @@ def derivations_of(
 
 
 User = tuple[QueryPlan, bool]
-"""A plan that uses streams, and whether the lineage of its own matches is asked for."""
+"""A plan that uses streams, and whether the lineage of its own matches is required."""
 
 
 @dataclass(frozen=True, slots=True)
 class _NeededStream:
-    """A stream that is needed: its plans with what they have to give, and the columns of it that are used."""
+    """A required stream: its plans with the columns they must return, and the columns that are used."""
 
     stream: PlannedStream
     plans: tuple[QueryPlan, ...]
@@ -284,7 +286,7 @@ class _NeededStream:
 
     @property
     def schema(self) -> pa.Schema:
-        """The columns that its statements give, in the types of the stream."""
+        """The columns that its statements return, with the types of the stream."""
         given = {name for plan in self.plans for name in columns_of(plan.query)}
         hidden = derived_output(self.plans[0], {}, self.lineage)
         own = [(name, kind) for name, kind in self.stream.fields.items() if name in given]
@@ -312,7 +314,7 @@ class _NeededStream:
 
 
 def _needed_of(group: PlannedGroup, users: Sequence[User]) -> list[_NeededStream]:
-    """What is needed of streams that use each other, or of one."""
+    """The required parts of a stream, or of several streams that use each other."""
     asked = _with_lineage(group, users)
     inside: list[User] = []
     if group[0].recursive:
@@ -328,7 +330,7 @@ def _needed_of(group: PlannedGroup, users: Sequence[User]) -> list[_NeededStream
 
 
 def _with_lineage(group: PlannedGroup, users: Sequence[User]) -> frozenset[Stream]:
-    """The streams of a group of whose events the lineage is asked for, by others or by each other."""
+    """The streams of a group whose events must carry their lineage, for other streams or for each other."""
     names = frozenset(made.name for made in group)
     asked = names & frozenset().union(*(lineage_streams(user.query, whole) for user, whole in users))
     while True:
@@ -340,7 +342,8 @@ def _with_lineage(group: PlannedGroup, users: Sequence[User]) -> frozenset[Strea
 
 
 def _telling(plan: QueryPlan, lineage: bool) -> QueryPlan:
-    """The plan with all columns of RETURN, which reads what its matches need to tell their lineage if they have to."""
+    """The plan with all columns of RETURN; with `lineage`, it also reads the columns that identify the events of a
+    match."""
     return replace(plan, columns=query_columns(plan.query, plan.catalog, lineage))
 
 
@@ -370,7 +373,7 @@ def _all_columns(query: PatternQuery, catalog: Catalog) -> tuple[Return, ...]:
 
 
 def _key(name: str, variables: Sequence[Name], lists: Collection[Name]) -> Expr:
-    """A partition column: all events of a match have the same, but not every variable is always bound."""
+    """A partition column: it is equal in all events of a match, but a variable may be unbound."""
     fields = tuple(
         Call("first", (Field(variable, name),)) if variable in lists else Field(variable, name)
         for variable in variables
@@ -379,7 +382,7 @@ def _key(name: str, variables: Sequence[Name], lists: Collection[Name]) -> Expr:
 
 
 def _distinct(columns: Iterable[tuple[str, Expr]]) -> Iterable[Return]:
-    """A column called like another keeps its name with an underscore behind it."""
+    """Appends an underscore to a column name that is already in use."""
     seen: set[str] = set()
     for name, expression in columns:
         while name in seen:
@@ -400,7 +403,8 @@ def _wanted_columns(stream: Stream, users: Iterable[QueryPlan]) -> frozenset[str
 
 
 def _narrowed(plan: QueryPlan, wanted: frozenset[str] | None, lineage: bool) -> QueryPlan:
-    """The plan with the columns of RETURN that are wanted, and one at least: a query without any would return all."""
+    """The plan with the wanted columns of RETURN, and at least one, because a query without RETURN columns returns
+    everything."""
     lookup = plan.query.lookup
     looked_up = {column for column, _ in lookup.on} if lookup is not None else set()
     named = [replace(column, alias=column_name(column, place)) for place, column in enumerate(plan.query.returns)]

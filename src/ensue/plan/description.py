@@ -1,4 +1,4 @@
-"""A plan in words: each stage so that a person can follow it."""
+"""Describes a plan in text, section by section: the output of `explain`."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ from ensue.text.render import render_constraint, render_expression, render_patte
 from ensue.text.render_parts import render_rule
 
 MOST_NAMES = 3
-"""How many of the statements are named that share something."""
+"""The maximum number of statements that are named as sharing something."""
 
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """What there is to say of a statement: its plans, several where its operators choose, and titled lines.
+    """The explanation of a statement: its plans (several if its operators choose matches) and titled lines.
 
-    `given` are the streams and variables of a plan that stand for the events of another one.
+    `given` maps streams of a plan to the events of the operator that produces them.
     """
 
     query: PatternQuery
@@ -49,12 +49,12 @@ class Explanation:
     sections: tuple[tuple[str, tuple[str, ...]], ...]
 
     def to_text(self) -> str:
-        """The sections, a blank line between two."""
+        """The sections as text, separated by blank lines."""
         return "\n\n".join("\n".join((title, *(f"  {line}" for line in lines))) for title, lines in self.sections)
 
     @property
     def drawn(self) -> tuple[QueryPlan, ...]:
-        """The plans whose graphs say something: not those that only hand on what another has chosen."""
+        """The plans whose graphs are shown: not those that only pass on the matches of another operator."""
         return tuple(plan for plan in self.plans if len(self.plans) == 1 or not _hands_on(plan))
 
 
@@ -66,9 +66,9 @@ def explain_without_data(
     program: Sequence[PatternQuery] = (),
     end: str | None = None,
 ) -> Explanation:
-    """What a query means and how it will run, for streams that have whatever it asks of them and a time column.
+    """Explains a query without data; every field is assumed to exist and to have the type that the query needs.
 
-    `program` are the statements among which it stands. Events last if `end` names the column of their ends.
+    `program` has all statements of the program. Events have a duration if `end` names an end column.
     """
     if query.policy in CONTEXTS:
         return _explain_context(query, source, time, law, program, end)
@@ -78,7 +78,7 @@ def explain_without_data(
 
 
 def explain_query(plan: QueryPlan, program: Sequence[PatternQuery] = ()) -> Explanation:
-    """Pattern, graphs with their closed bounds, plan and state, in words."""
+    """Explains pattern, graphs with their closed bounds, plan and state."""
     streams = list(_streams(plan.query, program))
     return Explanation(
         plan.query,
@@ -104,7 +104,7 @@ def _heading(query: PatternQuery) -> str:
 
 
 def _written(query: PatternQuery) -> list[str]:
-    """The statement as the user wrote it; an event with rows of a table in words."""
+    """The statement as the user wrote it; a table look-up is described in words."""
     if query.rule is not None:
         return render_rule(query.rule).splitlines()
     if query.lookup is not None:
@@ -129,7 +129,7 @@ def _explain_context(
     program: Sequence[PatternQuery],
     end: str | None,
 ) -> Explanation:
-    """A query whose operators each choose: as it is written, then what its operators do."""
+    """Explains a query with a context: the query as written, then its operators."""
     stages = resolve_contexts(Statements((query,), source)).statements
     around = (*(other for other in program if other is not query), *stages)
     declared = declarations(stages)
@@ -158,7 +158,7 @@ def _explain_context(
 
 
 def _operators(plans: Sequence[QueryPlan], given: Mapping[Stream, OperatorEvents]) -> Iterator[str]:
-    """The graphs of the operators; one that only hands on what another has chosen is left out."""
+    """The graphs of the operators; an operator that only passes on matches is left out."""
     for number, plan in enumerate(plans, start=1):
         if len(plans) == 1 or not _hands_on(plan):
             indent = "  " if len(plans) > 1 else ""
@@ -197,7 +197,7 @@ def _plan_of_operators(
 
 
 def _streams(query: PatternQuery, program: Sequence[PatternQuery]) -> Iterator[str]:
-    """The streams by which the statement hangs together with others."""
+    """The streams that connect the statement with other statements."""
     declared = declarations(program)
     for name in used_streams(query, declared):
         made = " or ".join(map(_called, declared[name]))
@@ -319,7 +319,7 @@ def _state(plans: Sequence[QueryPlan], given: Mapping[Stream, OperatorEvents]) -
 
 
 def _roles(plan: QueryPlan, given: Mapping[Stream, OperatorEvents]) -> Iterator[tuple[str, str, Retention, set[str]]]:
-    """Every variable in words, its name, how long it is kept, and behind what."""
+    """For each variable: its role, its name, its retention, and the variables that must have come before."""
     for number, graph_plan in enumerate(plan.graphs):
         for inner in graph_plan.with_inner():
             for variable in inner.graph.variables:
@@ -351,7 +351,7 @@ def _retention(retention: Retention, plan: QueryPlan) -> str:
 
 
 def _constraints(plan: QueryPlan, law: Law) -> Iterator[str]:
-    """When a trace is dropped, in words; what follows from the constraints besides."""
+    """When a trace is dropped, and what else follows from the constraints."""
     monitor = plan.monitor
     if monitor is None:
         reason = (
@@ -381,7 +381,7 @@ def _constraints(plan: QueryPlan, law: Law) -> Iterator[str]:
 
 
 def _failing(graph: Graph, monitor: GraphMonitor, law: Law) -> Iterator[str]:
-    """Each condition once, with what saves a trace from it. A step may also fail by what was met before."""
+    """Each failing condition once, with the events that prevent it. A step may also fail by an earlier condition."""
     steps = [step for step in monitor.steps if step.bound != frozenset(graph.names)]
     conditions = {(found.seen, found.unseen): None for step in steps for found in step.conditions}
     for seen, unseen in conditions:
@@ -396,7 +396,8 @@ def _failing(graph: Graph, monitor: GraphMonitor, law: Law) -> Iterator[str]:
 
 
 def _savers(graph: Graph, steps: Sequence[MonitorStep], failing: Sequence[MonitorStep]) -> Iterator[str]:
-    """The events with which a trace goes on although the condition is met: those of all steps that do not fail."""
+    """The events with which a trace continues although the condition is met: those common to all steps that do not
+    fail."""
     saved = [step.bound for step in steps if step not in failing]
     common = frozenset[Name].intersection(*saved) if saved else frozenset[Name]()
     for variable in graph.variables:
@@ -413,7 +414,7 @@ def _with_predicate(variable: Variable) -> str:
 
 
 def with_shared(explained: Iterable[Explanation]) -> list[Explanation]:
-    """What there is to say of statements that run together, each with what a step works out once for several."""
+    """The explanations of statements that run together, each with the work it shares with others."""
     every = list(explained)
     declared = {entry.query.name for entry in every if entry.query.declares}
     together: dict[Hashable, list[int]] = {}
@@ -431,7 +432,7 @@ def with_shared(explained: Iterable[Explanation]) -> list[Explanation]:
 
 
 def _shared_lines(plans: Sequence[QueryPlan]) -> list[list[str]]:
-    """For each of some plans that run together, what it shares with which others."""
+    """For each of these plans, which run together, what it shares with which others."""
     graphs = [list(graphs_of([plan])) for plan in plans]
     likeness = alike(graph for own in graphs for graph in own)
     users: dict[Hashable, set[int]] = {}
@@ -483,7 +484,7 @@ def _spark(plan: QueryPlan) -> Iterator[str]:
 
 
 def _spark_together(query: PatternQuery, program: Sequence[PatternQuery]) -> Iterator[str]:
-    """Statements that use each other's matches run in one place, and so do the operators of one with a context."""
+    """Statements that use each other's matches run in one place; so do the operators of a statement with a context."""
     together = connected(query, program)
     if all(other.declares for other in together):
         yield "not computed, because no pattern uses it"

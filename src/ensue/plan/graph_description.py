@@ -1,4 +1,4 @@
-"""A graph in words: its events, what lies between them in time, what must not be there, what is listed."""
+"""Describes graphs in text: their events, time bounds, absences and lists, and how matches are chosen."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from ensue.text.render import render_expression, render_pattern, render_window
 
 
 def amount(ticks: int, catalog: Catalog) -> str:
-    """So many ticks as a text speaks of them."""
+    """A number of ticks as text."""
     if catalog.unit is None:
         return str(ticks)
     sign = "-" if ticks < 0 else ""
@@ -43,7 +43,7 @@ def amount(ticks: int, catalog: Catalog) -> str:
 
 @dataclass(frozen=True, slots=True)
 class OperatorEvents:
-    """Events that another operator gave: what they are called, which operator it was, and what their columns mean."""
+    """The events of another operator: their name, the number of the operator, and the meaning of their columns."""
 
     word: str
     operator: int
@@ -52,7 +52,7 @@ class OperatorEvents:
 
 @dataclass(frozen=True, slots=True)
 class _Distance:
-    """`at most 5 minutes after`, `before`: where something lies, before the word for what it lies by."""
+    """A distance such as `at most 5 minutes after` or `before`, to be followed by the name of a point."""
 
     side: str
     amount: str | None = None
@@ -63,13 +63,13 @@ class _Distance:
 
 @dataclass(frozen=True, slots=True)
 class GraphWords:
-    """The graphs of a plan in words. `given` are the streams that stand for another operator's events."""
+    """Describes the graphs of a plan. `given` are the streams with the events of another operator."""
 
     plan: QueryPlan
     given: Mapping[Stream, OperatorEvents] = field(default_factory=dict)
 
     def lines(self) -> Iterator[str]:
-        """Every branch, and those that are left out."""
+        """Describes every branch, and the branches that were removed."""
         graphs = self.plan.graphs
         same = further_rounds(self.plan)
         for number, graph_plan in enumerate(graphs, start=1):
@@ -111,7 +111,7 @@ class GraphWords:
                 return None
 
     def _carried(self, field: Field) -> patterns.CarriedColumn | None:
-        """What a field of another operator's events stands for; None for any other field."""
+        """The meaning of a field of another operator's events; None for any other field."""
         name = field.variable.name if isinstance(field.variable, Other) else field.variable
         return self.given[name.stream].carried.get(field.name) if isinstance(name, Handle) else None
 
@@ -151,7 +151,8 @@ class GraphWords:
         yield from (f"{self.word(x)} and {self.word(y)} are different events" for x, y in graph_plan.distinct)
 
     def _condition(self, condition: Expr) -> str:
-        """A condition; one that tells the events of two operators apart is in no text."""
+        """A condition as text; the internal condition that two operators bind different events gets its own
+        sentence."""
         found = [self._carried(part) for part in walk(condition) if isinstance(part, Field)]
         told = dict.fromkeys(
             str(each.variable) for each in found if each is not None and each.field is patterns.Mark.IDENTITY
@@ -195,7 +196,7 @@ class GraphWords:
                 yield f"{self.word(x)} lasts at most {self.amount(length.value)}"
 
     def _pair(self, graph: Graph, x: Name, y: Name) -> str:
-        """What lies between two variables, in one line."""
+        """The bounds between two variables, in one line."""
         times = graph.times
         least, most = times.limit(end_of(x), start_of(y)), times.limit(end_of(y), start_of(x))
         if least is not None and least.tighter_than(Limit(0, False)):
@@ -215,7 +216,7 @@ class GraphWords:
         return ", ".join(words)
 
     def _ending(self, graph: Graph, x: Name, y: Name, overlap: bool) -> Iterator[str]:
-        """How late `x` ends at most; of two that overlap, only which ends first."""
+        """The upper bound of the end of `x`; for overlapping variables, only which ends first."""
         ends, most = graph.times.limit(end_of(x), end_of(y)), graph.times.limit(end_of(x), start_of(y))
         if ends is not None and (ends.value <= 0 or not overlap) and (most is None or ends.value < most.value):
             yield f"{self.word(x)} ends {self._no_later(ends)} {self.word(y)} ends"
@@ -240,13 +241,13 @@ class GraphWords:
         return ("less than " if limit.strict else "") + self.amount(limit.value)
 
     def _no_later(self, limit: Limit) -> _Distance:
-        """What `x - y <= limit` says of `x`, before the word for `y`."""
+        """The bound `x - y <= limit` as a statement about `x`, to be followed by the name of `y`."""
         if limit.value == 0:
             return _Distance("before" if limit.strict else "no later than")
         return _Distance("after" if limit.value > 0 else "before", self._amount(limit))
 
     def _no_earlier(self, limit: Limit) -> _Distance:
-        """What `x - y <= limit` says of `y`, before the word for `x`."""
+        """The bound `x - y <= limit` as a statement about `y`, to be followed by the name of `x`."""
         if limit.value == 0:
             return _Distance("after" if limit.strict else "no earlier than")
         return _Distance("before" if limit.value > 0 else "after", self._amount(limit))
@@ -273,7 +274,7 @@ class GraphWords:
     # -- what is beside the match --------------------------------------------------------------------------------------
 
     def _absent(self, absence: Absence, graph: Graph) -> str:
-        """Where something must not be; `graph` is around it."""
+        """Where a forbidden match must not occur; `graph` is the graph around it."""
         stated = absence.scope.stated
         if stated is None:
             return self._scope(absence.scope, graph)
@@ -294,7 +295,7 @@ class GraphWords:
         return f"{collection.name}: the list of every {collection.text} {where}, {_number(collection)}"
 
     def _stated(self, bounds: Iterable[Bound], inner: Graph, graph: Graph) -> str:
-        """Where an operator puts what it forbids or lists."""
+        """Where an operator places the forbidden or listed matches."""
         said: dict[str, dict[str, list[_Distance]]] = {}
         for bound in bounds:
             is_upper = bound.left.variable in (*inner.names, *(moment.name for moment in inner.moments))
@@ -333,13 +334,13 @@ class GraphWords:
 
 
 def _spoken(field: Field) -> Field:
-    """The field of a variable that nobody writes, but for those without a name, without backticks."""
+    """The field with a readable variable name, without backticks, for variables that Ensue creates."""
     made = isinstance(field.variable, Round | Other | Handle)
     return replace(field, variable=Spoken(str(field.variable))) if made else field
 
 
 def further_rounds(plan: QueryPlan) -> frozenset[int]:
-    """The numbers of the branches in which a repetition only comes more often than in an earlier one."""
+    """The numbers of the branches that differ from an earlier branch only in the number of rounds of a repetition."""
     first: dict[object, Mapping[Name, int]] = {}
     found = set()
     for number, graph_plan in enumerate(plan.graphs, start=1):
@@ -350,7 +351,7 @@ def further_rounds(plan: QueryPlan) -> frozenset[int]:
 
 
 def _without_rounds(graph: Graph) -> object:
-    """What graphs have in common that differ only in how often a repetition comes; nothing, where none does."""
+    """A key that is equal for graphs that differ only in their numbers of rounds."""
     if not graph.rounds:
         return graph.number, graph.extent
     return _events_of(graph), frozenset(_events_of(absence.graph) for absence in graph.absences)
@@ -361,7 +362,7 @@ def _events_of(graph: Graph) -> frozenset[tuple[Name, Stream]]:
 
 
 def _rounds(graph: Graph) -> str:
-    """How often repetitions come, behind the number of a branch."""
+    """The numbers of rounds, to follow the number of a branch."""
     words = [f"{name} {counted(rounds, 'time', 'times')}" for name, rounds in graph.rounds.items()]
     return f": {', '.join(words)}" if words else ""
 
@@ -382,7 +383,7 @@ def _moment_name(moment: Moment, graph: Graph) -> str:
 
 
 def _joined(places: Mapping[str, list[_Distance]]) -> str:
-    """`after b and at most 5 minutes later`: what is said of each place, the place named once."""
+    """`after b and at most 5 minutes later`: the distances to each place, which is named once."""
     return " and ".join(_at_place(place, phrases) for place, phrases in places.items())
 
 
@@ -408,11 +409,11 @@ def _is_single_point(graph: Graph) -> bool:
     return len(graph.variables) == 1 and not graph.moments and _is_point(graph.variables[0].name, graph)
 
 
-# --- Which matches are reported, in words: the policy of a query where it applies, FIRST and LAST, what is used up.
+# --- choice of matches
 
 
 def choice_lines(plan: QueryPlan) -> Iterator[str]:
-    """What a query without a context says about choice; nothing for one that says nothing."""
+    """How a query without a context chooses matches; nothing if it has no policy."""
     query = plan.query
     picks = [node for node in patterns.walk(query.pattern) if isinstance(node, patterns.Pick)]
     if query.policy is None and query.consume is None and not picks:
@@ -461,7 +462,7 @@ def _positive_events(pattern: patterns.Pattern) -> Iterator[patterns.Event]:
 
 
 def given_by(stages: Sequence[patterns.PatternQuery]) -> dict[Stream, OperatorEvents]:
-    """The events of each operator's stream, by its name, as the operators around it speak of them."""
+    """The events of each operator's stream, by its name."""
     declared = {stage.name: (number, stage) for number, stage in enumerate(stages, start=1) if stage.declares}
     found: dict[Stream, OperatorEvents] = {}
     for user in stages:
@@ -474,7 +475,7 @@ def given_by(stages: Sequence[patterns.PatternQuery]) -> dict[Stream, OperatorEv
 
 
 def context_lines(query: patterns.PatternQuery, stages: Sequence[patterns.PatternQuery]) -> Iterator[str]:
-    """How each operator of a query with a context chooses, innermost first; `stages` are what it is resolved to."""
+    """How each operator of a query with a context chooses, innermost first; `stages` are the resolved operators."""
     given = given_by(stages)
     inside = {stage.name: _bare(stage.pattern) for stage in stages if stage.declares}
     operators = {number: _bare(stage.pattern) for number, stage in enumerate(stages, start=1)}
@@ -507,7 +508,7 @@ def _chosen(pattern: patterns.Pattern, operands: Sequence[str], policy: str) -> 
 
 
 def _partners(initiator: str, operator: patterns.Pattern | None, policy: str) -> str:
-    """What a terminator pairs with; without an operator, nothing is said of their order."""
+    """The partners of a terminator; without an operator, their order is not described."""
     fits, fit = "that fits", "that fit"
     match operator:
         case None:
@@ -550,7 +551,7 @@ def _bare(pattern: patterns.Pattern) -> patterns.Pattern:
 
 
 def _operands(pattern: patterns.Pattern) -> list[patterns.Event]:
-    """The events that an operator gets, in the order of the text; what it forbids is none."""
+    """The events that an operator combines, in the order of the text, without forbidden ones."""
     if isinstance(pattern, patterns.Event):
         return [pattern]
     forbidden = patterns.OPERATORS[pattern.operator].forbidden if isinstance(pattern, patterns.Operation) else ()
@@ -559,7 +560,7 @@ def _operands(pattern: patterns.Pattern) -> list[patterns.Event]:
 
 
 def _inlined(pattern: patterns.Pattern, inside: Mapping[Stream | None, patterns.Pattern]) -> patterns.Pattern:
-    """The pattern with the operators whose events it gets, as it was written."""
+    """The pattern with its nested operators inlined, as it was written."""
 
     def written(part: patterns.Pattern) -> patterns.Pattern:
         if not isinstance(part, patterns.Event):
@@ -572,5 +573,5 @@ def _inlined(pattern: patterns.Pattern, inside: Mapping[Stream | None, patterns.
 
 
 def _event_word(event: patterns.Event) -> str:
-    """The variable of an event; one that has none is called by its stream."""
+    """The variable of an event, or its stream if it has no variable."""
     return str(event.stream) if event.variable is None else called(event.variable)

@@ -1,4 +1,5 @@
-"""Tables as planning sees them: which of them hold which streams, and what their columns say about time."""
+"""The tables of a run as planning sees them: which streams they contain, and which columns hold time and
+probability."""
 
 from __future__ import annotations
 
@@ -18,16 +19,16 @@ from ensue.nodes.uncertainty import NO_HIERARCHY, Hierarchy
 from ensue.plan.plans import QueryPlan
 
 POSITION = "ensue:position"
-"""The column of the state that holds the position of an event in its partition, -1 while it is not settled."""
+"""The column of the state with the position of an event in its partition; -1 while it is not known."""
 
 
 @dataclass(frozen=True, slots=True)
 class InputTable:
-    """One table of a run. `stream` names the one stream it holds; None: the values of column `type` are the streams.
+    """One table of a run. `stream` is the only stream in it; None: the column `type` contains the stream of each row.
 
-    The latter holds none of those in `elsewhere`, whatever its type column says. A `derived` table holds the matches of
-    a pattern. Its rows are real with the `probability` in that column; of those that agree on the columns
-    `alternatives` at most one is.
+    A table with a `type` column does not contain the streams in `elsewhere`, whatever its type column contains. A
+    `derived` table contains the matches of a pattern. Its rows are real with the probability in column `probability`;
+    among rows with equal values in the columns `alternatives`, at most one is real.
     """
 
     table: pa.Table
@@ -42,7 +43,7 @@ class InputTable:
     hierarchy: Hierarchy = NO_HIERARCHY
 
     def of(self, table: pa.Table) -> InputTable:
-        """The same with other rows."""
+        """The same input with other rows."""
         return InputTable(
             table,
             self.time,
@@ -57,7 +58,7 @@ class InputTable:
         )
 
     def holds(self, stream: Stream) -> bool:
-        """Whether events of this stream are sought in the table."""
+        """Whether events of this stream are searched in the table."""
         return stream not in self.elsewhere if self.stream is None else stream == self.stream
 
     @property
@@ -66,7 +67,7 @@ class InputTable:
 
 
 def with_rows(inputs: Sequence[InputTable], tables: Mapping[str, pa.Table] | pa.Table) -> tuple[InputTable, ...]:
-    """The tables of a plan, which have no rows, with those that were handed over."""
+    """The inputs of a plan, which have no rows, with the given rows."""
     if isinstance(tables, pa.Table):
         return (replace(inputs[0], table=tables),)
     return tuple(replace(item, table=tables[str(item.stream)]) for item in inputs)
@@ -79,7 +80,7 @@ def input_tables(
     type_column: str | None,
     end: str | Mapping[str, str] | None,
 ) -> tuple[InputTable, ...]:
-    """The tables of a run with their columns checked. `streams` are those that the queries name."""
+    """Checks the columns of the tables of a run. `streams` are those that the queries use."""
     _check_names(time, type_column, end)
     if isinstance(events, pa.Table):
         return (_single_table(events, streams, time, type_column, end),)
@@ -106,7 +107,7 @@ def input_tables(
 
 
 def _check_names(time: object, type_column: object, end: object) -> None:
-    """Columns are named by text, or per stream by a mapping to text."""
+    """Checks that columns are given as strings, or per stream as a mapping to strings."""
     for role, given in (("time", time), ("type", type_column), ("end", end)):
         values = list(given.values()) if isinstance(given, Mapping) and role != "type" else [given]
         optional = role != "time" and given is None
@@ -192,7 +193,7 @@ def _no_time(item: InputTable, name: str) -> SchemaError:
 
 
 def catalog_of(inputs: tuple[InputTable, ...], queries: Sequence[PatternQuery] = ()) -> Catalog:
-    """What the tables say about their streams; where no table has a time, its type is that of which queries speak."""
+    """The streams of the tables and their columns; if no table has a time column, the queries determine its type."""
     times: list[pa.DataType] = []
     streams: dict[Stream, StreamSchema] = {}
     shared: StreamSchema | None = None
@@ -220,13 +221,13 @@ def catalog_of(inputs: tuple[InputTable, ...], queries: Sequence[PatternQuery] =
 
 
 def _time_of_queries(queries: Sequence[PatternQuery]) -> pa.DataType:
-    """The type of time that the queries speak of, for tables that have none."""
+    """The type of time that the queries imply, for tables without a time."""
     types = [inferred_catalog(query).time_type for query in queries]
     return next((kind for kind in types if pa.types.is_timestamp(kind)), pa.int64())
 
 
 def attributes_of(inputs: tuple[InputTable, ...], stream: Stream) -> tuple[str, ...] | None:
-    """The attributes of a stream with a table of its own, in the order of the columns; None for one without."""
+    """The attributes of a stream with its own table, in column order; None for other streams."""
     own = next((item for item in inputs if item.stream == stream), None)
     if own is None:
         return None
@@ -251,7 +252,7 @@ def _common_time(known: list[pa.DataType]) -> pa.DataType:
 
 
 def raw_types(plan: QueryPlan, inputs: Sequence[InputTable]) -> dict[Stream, dict[str, pa.DataType]]:
-    """The columns of each stream of the query."""
+    """The column types of each stream of the query."""
     types: dict[Stream, dict[str, pa.DataType]] = {}
     of_tables: dict[int, dict[str, pa.DataType]] = {}
     for stream in plan.columns:
@@ -264,7 +265,7 @@ def raw_types(plan: QueryPlan, inputs: Sequence[InputTable]) -> dict[Stream, dic
 
 
 def plain_schema(schema: pa.Schema) -> pa.Schema:
-    """The schema with dictionaries as their values and every column nullable: what is kept and what is returned."""
+    """The schema with dictionaries decoded and every column nullable, as it is stored and returned."""
     return pa.schema(
         pa.field(item.name, item.type.value_type if pa.types.is_dictionary(item.type) else item.type) for item in schema
     )
@@ -280,7 +281,7 @@ def check_duplicates(names: list[str], label: str) -> None:
 
 
 def uncertain_tables(items: Sequence[InputTable], probability: object, alternatives: object) -> tuple[InputTable, ...]:
-    """The tables with the columns that say how probable their events are; a table without them is certain."""
+    """Adds the probability columns to the tables; a table without them is certain."""
     for role, name in (("probability", probability), ("alternatives", alternatives)):
         if name is not None and not isinstance(name, str):
             raise SchemaError("column-name", f"`{role}` must be a column name, found {name!r}", "pass a string")

@@ -1,4 +1,4 @@
-"""Whether a lawful trace can match a query at all, and which of its parts say nothing new about lawful traces."""
+"""Checks queries against constraints: whether a lawful trace can match, and which parts of a query are redundant."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from ensue.plan.plans import GraphPlan
 from ensue.text.render import render_constraint
 
 MOST_COMPARED = 100
-"""Among more constraints than this, those that follow from others are not looked for."""
+"""With more constraints than this, redundant constraints are not searched."""
 
 Proof = tuple[str, tuple[Constraint, ...]]
-"""Why something cannot be, in words, and the constraints that say so."""
+"""Why something is impossible, as text, and the constraints that prove it."""
 
 
 def laws_of(statements: Statements, catalog: Catalog | None = None) -> list[Law | None]:
-    """For each query the constraints over its traces; raises a QueryError if they say something impossible."""
+    """For each query, the constraints on its traces; raises a QueryError if the constraints contradict each other."""
     problems = [*unclear_traces(statements.constraints, statements.statements)]
     if catalog is not None:
         keys = next((query.partition_by for query in statements.statements), ())
@@ -51,14 +51,14 @@ def laws_of(statements: Statements, catalog: Catalog | None = None) -> list[Law 
 
 
 def laws_by_query(statements: Statements, catalog: Catalog | None = None) -> dict[PatternQuery, Law | None]:
-    """The law of each query over events of tables. Constraints say nothing about those that use declared streams."""
+    """The law of each query over tables of events. Constraints do not apply to queries that use declared streams."""
     declared = declarations(statements.statements)
     plain = tuple(query for query in statements.statements if not used_streams(query, declared))
     return dict(zip(plain, laws_of(replace(statements, statements=plain), catalog), strict=True))
 
 
 def contradictory_constraints(law: Law) -> list[Problem]:
-    """A problem for every stream that, by the constraints, no trace can hold."""
+    """A problem for every stream that the constraints exclude from every trace."""
     problems = []
     for stream in law.streams:
         if not law.forbids((stream,)):
@@ -106,7 +106,7 @@ def lawful_graphs(
 
 
 def impossibility(graph: Graph, law: Law, catalog: Catalog, besides: tuple[NeededVariable, ...] = ()) -> Proof | None:
-    """Why no lawful trace matches a graph (with further events besides), or None if one can."""
+    """Why no lawful trace matches the graph (with further events `besides`); None if one can."""
     network = extend(graph.times, (), _bounds(graph, law, catalog))
     if network.contradiction is not None:
         texts = {bound.reason.text for bound in network.contradiction.cycle}
@@ -121,7 +121,8 @@ def impossibility(graph: Graph, law: Law, catalog: Catalog, besides: tuple[Neede
 
 
 def needless_absences(plan: GraphPlan, law: Law, catalog: Catalog) -> Iterator[str]:
-    """The forbidden parts that no lawful trace holds together with the rest of the pattern, each with the proof."""
+    """The forbidden parts that never occur in a lawful trace together with the rest of the pattern, each with the
+    proof."""
     for absence in plan.absences:
         inner = tuple(
             NeededVariable(f"NOT {needed.name}", needed.stream, frozenset(f"NOT {name}" for name in needed.before))
@@ -133,7 +134,7 @@ def needless_absences(plan: GraphPlan, law: Law, catalog: Catalog) -> Iterator[s
 
 
 def needless_constraints(law: Law) -> Iterator[Constraint]:
-    """The constraints about occurrence that follow from the others; not looked for among very many."""
+    """The constraints on occurrence that follow from the others; not searched among too many."""
     if len(law.constraints) > MOST_COMPARED:
         return
     for constraint in law.constraints:
@@ -150,7 +151,7 @@ def _follows(clause: Clause, law: Law) -> bool:
 
 
 def _bounds(graph: Graph, law: Law, catalog: Catalog) -> list[Bound]:
-    """What PRIOR and ENDS WITHIN say about the times of the variables: which is never after which, and all are near."""
+    """The bounds that PRIOR and ENDS WITHIN imply for the variables."""
     bounds = [
         Bound(end_of(y.name), start_of(x.name), Limit(scale.ticks(constraint.window), False), _reason(constraint))
         for scale in (TimeScale(catalog.unit),)

@@ -1,9 +1,10 @@
-"""How a query watches its traces: what has been seen of each, how far its matches have come, when it is hopeless.
+"""How a query monitors its traces: the streams seen so far, the progress of its matches, and when a trace cannot match
+any more.
 
-How far a trace has come is the set of steps its events have reached. A step is a set of variables of a graph that can
-be bound without any that comes before them left out: those of `SEQ(A, B)` are nothing, A, and A with B. What a step
-still needs fails under conditions that are known beforehand (`ensue.graph.law`); a trace in which every reached step
-has failed can hold no further match.
+The progress of a trace is the set of steps that its events have reached. A step is a set of variables that can be bound
+without leaving out one that comes before them: `SEQ(A, B)` has the steps nothing, A, and A with B. The conditions under
+which the rest of a step can never be bound are computed beforehand (`ensue.graph.law`). A trace in which every reached
+step has failed has no further match.
 """
 
 from __future__ import annotations
@@ -19,24 +20,24 @@ from ensue.nodes.names import Name, Stream
 from ensue.plan.plans import AbsencePlan, GraphPlan
 
 MOST_STEPS = 64
-"""Graphs with more steps are watched without how far they have come: as if every step had been reached."""
+"""Graphs with more steps are monitored without their progress, as if every step had been reached."""
 
 MOST_LEAVES = 64
-"""So many variables are followed at most; graphs beyond are watched without how far they have come."""
+"""The maximum number of variables whose progress is followed; larger graphs are monitored without progress."""
 
 MOST_WATCHED = 62
-"""So many streams are watched at most; conditions on further ones are left out."""
+"""The maximum number of monitored streams; conditions on further streams are left out."""
 
 FEW_SEEN = 2
-"""Conditions on so many seen streams are always worth a look; the others must pay."""
+"""Conditions on up to this many seen streams are always monitored; others only if they pay off."""
 
 PRICE = 1 / 64
-"""What watching a condition on many streams costs, in events that it would have to free."""
+"""The cost of monitoring a condition on many streams, as the number of events that it must free to pay off."""
 
 
 @dataclass(frozen=True, slots=True)
 class Leaf:
-    """A variable that moves a graph on, or whose events, forbidden between others, throw it back."""
+    """A variable that advances a graph, or a forbidden event that sets it back."""
 
     variable: Variable
     graph: Graph
@@ -45,7 +46,7 @@ class Leaf:
 
 @dataclass(frozen=True, slots=True)
 class MonitorStep:
-    """A set of variables that may be bound; under any of `conditions` the others can never be."""
+    """A set of variables that may be bound; under any of `conditions` the others can never be bound."""
 
     bound: frozenset[Name]
     conditions: tuple[Condition, ...]
@@ -53,10 +54,11 @@ class MonitorStep:
 
 @dataclass(frozen=True, slots=True)
 class GraphMonitor:
-    """The steps of a graph; `moves` lead from one to the next by a leaf, and `losses` tell what a leaf takes away.
+    """The steps of a graph; `moves` lead from one step to the next by a leaf, and `losses` are the steps that a leaf
+    removes.
 
-    The first step has nothing bound unless progress is not followed: then every step counts as reached from the start.
-    A complete match that `trails` is still to be reported, so it keeps its trace.
+    The first step has nothing bound, unless progress is not followed: then every step counts as reached. A complete
+    match with `trails` is not reported yet, so it keeps its trace.
     """
 
     steps: tuple[MonitorStep, ...]
@@ -70,9 +72,10 @@ class GraphMonitor:
 
 @dataclass(frozen=True, eq=False)
 class Monitor:
-    """What a query watches: streams of which it is known whether they have occurred, and graphs.
+    """What a query monitors: the streams whose occurrence is recorded, and the graphs.
 
-    `ends` are the streams that end a trace, after which every step has failed; `lifetime`, in ticks, ends it too.
+    `ends` are the streams that end a trace, after which every step has failed; a trace also ends after `lifetime`
+    ticks.
     """
 
     watched: tuple[Stream, ...]
@@ -86,12 +89,12 @@ class Monitor:
 
     @property
     def bounded(self) -> bool:
-        """Whether what is known of a trace can be forgotten some day."""
+        """Whether the record of a trace is dropped at some time."""
         return bool(self.ends) or self.lifetime is not None
 
 
 def monitor_of(graphs: Sequence[GraphPlan], law: Law, catalog: Catalog) -> Monitor:
-    """How a query with these graphs watches traces that obey the law."""
+    """The monitor of a query with these graphs for traces that obey the law."""
     drafts: list[GraphMonitor] = []
     for plan in graphs:
         leaves = sum(len(draft.leaves) for draft in drafts)
@@ -123,7 +126,7 @@ def _is_before(x: Name, y: Name, graph: Graph) -> bool:
 
 
 def lifetime_of(law: Law, catalog: Catalog) -> int | None:
-    """After how many ticks a trace ends, whatever happens."""
+    """The number of ticks after which a trace ends in any case; None: no limit."""
     return min(map(TimeScale(catalog.unit).ticks, law.windows), default=None)
 
 
@@ -167,7 +170,7 @@ def _monitor_graph(plan: GraphPlan, law: Law, most_leaves: int) -> GraphMonitor:
 
 
 def _steps(graph: Graph) -> list[frozenset[Name]] | None:
-    """The sets of variables closed under "before", small ones first; None if they are too many."""
+    """The sets of variables closed under "before", small ones first; None if there are too many."""
     before = {name: frozenset(other for other in graph.names if _is_before(other, name, graph)) for name in graph.names}
     found = {frozenset[Name]()}
     layer = found
@@ -182,7 +185,7 @@ def _steps(graph: Graph) -> list[frozenset[Name]] | None:
 
 
 def _step(bound: frozenset[Name], graph: Graph, law: Law) -> MonitorStep:
-    """What the rest of the variables needs; that the bound ones have occurred goes without saying."""
+    """The step of these bound variables, with the conditions under which the rest fails."""
     needed = needed_variables(graph, bound)
     occurred = frozenset(variable.stream for variable in graph.variables if variable.name in bound)
     found = law.failing_conditions(needed) if needed else ()
@@ -195,16 +198,16 @@ def _step(bound: frozenset[Name], graph: Graph, law: Law) -> MonitorStep:
 
 
 def _pays(condition: Condition, held: int) -> bool:
-    """Whether watching a condition is worth its price.
+    """Whether monitoring a condition is worth its cost.
 
-    Each stream that must have been seen halves, for want of statistics, the chance that the condition is ever met;
-    then the events held, and one more on average that need not be, are freed.
+    Without statistics, each stream that must have been seen is assumed to halve the chance that the condition is met.
+    If it is met, the held events are freed, and one more on average is not kept.
     """
     return len(condition.seen) <= FEW_SEEN or (held + 1) / 2 ** len(condition.seen) > PRICE * len(condition.seen)
 
 
 def _throws_back(absence: AbsencePlan) -> bool:
-    """Whether one forbidden event by itself, of whatever came before it, ends what has been reached."""
+    """Whether a single forbidden event, independent of earlier ones, removes the progress."""
     inner = absence.graph.graph
     return (
         absence.absence.scope.after is not None
@@ -215,14 +218,14 @@ def _throws_back(absence: AbsencePlan) -> bool:
 
 
 def _is_open(absence: AbsencePlan, bound: frozenset[Name]) -> bool:
-    """Whether, with these variables bound, the scope has begun and is not closed."""
+    """Whether the scope has begun and is not closed when these variables are bound."""
     after, before = absence.absence.scope.after, absence.absence.scope.before
     assert after is not None
     return set(after.ends) <= bound and (before is None or not set(before.starts) & bound)
 
 
 def _watched(drafts: Sequence[GraphMonitor]) -> tuple[Stream, ...]:
-    """The streams of the conditions, those of the most conditions first if they are too many."""
+    """The streams of the conditions; if there are too many, those of the most conditions."""
     uses: dict[Stream, int] = {}
     for condition in (found for draft in drafts for step in draft.steps for found in step.conditions):
         for stream in (*condition.seen, *condition.unseen):

@@ -1,4 +1,4 @@
-"""The columns of results, before there are any: those of RETURN, or by default keys, interval and variables."""
+"""The columns of results: those of RETURN, by default keys, interval and variables, and the columns of violations."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ from ensue.plan.monitors import lifetime_of
 from ensue.plan.plans import QueryPlan
 
 ID_COLUMNS = ("id_0", "id_1")
-"""The two halves of the id of an event; see `ensue.engine.identity`."""
+"""The two halves of an event id; see `ensue.engine.identity`."""
 
 MEMBER = pa.struct(
     [pa.field("start", pa.int64()), pa.field("end", pa.int64()), *(pa.field(name, pa.uint64()) for name in ID_COLUMNS)]
 )
-"""One event of a lineage as derived events carry it: its times, in ticks, by which lineages are put together."""
+"""One event in the lineage of a derived event: its id and its times in ticks, which order lineages."""
 
 IDS = pa.list_(pa.string())
 MEMBERS = pa.list_(MEMBER)
@@ -38,7 +38,7 @@ MEMBERS = pa.list_(MEMBER)
 
 @dataclass(frozen=True, slots=True)
 class EventColumn:
-    """The column of a variable whose events are returned whole: the types of their columns, and its fields."""
+    """The column of a variable that is returned as a whole event: the types of its columns, and its fields."""
 
     types: Mapping[str, pa.DataType]
     fields: tuple[pa.Field, ...]
@@ -50,10 +50,10 @@ class EventColumn:
 
 @dataclass(frozen=True, slots=True)
 class OutputSchema:
-    """The columns of the result. `raw_types` are the types of a stream's columns as they came, for whole events.
+    """The columns of the result. `raw_types` are the original column types of a stream, for whole events.
 
-    The result may begin with `match_id`. That of a partial match ends with `waiting_for`, the item that did not come.
-    Events of a declared stream end with the `hidden` columns.
+    The result may begin with `match_id`. A partial match ends with `waiting_for`, the missing item. Events of a
+    declared stream end with the `hidden` columns.
     """
 
     plan: QueryPlan
@@ -63,7 +63,7 @@ class OutputSchema:
     waiting_for: str | None = None
     hidden: tuple[str, ...] = ()
     events: Mapping[Name, EventColumn] = field(default_factory=dict, compare=False, repr=False)
-    """Of a result without RETURN, the columns of the variables."""
+    """For a result without RETURN, the columns of the variables."""
 
 
 def output_schema(
@@ -99,7 +99,7 @@ def output_schema(
 def derived_output(
     plan: QueryPlan, raw_types: Mapping[Stream, Mapping[str, pa.DataType]], lineage: bool
 ) -> OutputSchema:
-    """The columns of the events of a declared stream: those of RETURN, their times and, if asked for, their lineage."""
+    """The columns of the events of a declared stream: those of RETURN, their times and, if required, their lineage."""
     time = plan.catalog.time_type
     hidden = {START: time, END: time, **({LINEAGE: MEMBERS} if lineage else {})}
     schema = pa.schema([*_returned_fields(plan), *hidden.items()])
@@ -107,7 +107,7 @@ def derived_output(
 
 
 def partial_output(output: OutputSchema, waiting_for: str) -> OutputSchema:
-    """The columns of a partial match: those of a match, null where nothing is bound, and what it waited for."""
+    """The columns of a partial match: those of a match, null for unbound variables, and the item that it waited for."""
     fields = _distinct_names([*output.schema, pa.field("waiting_for", pa.string())])
     return replace(output, schema=pa.schema(fields), waiting_for=waiting_for)
 
@@ -146,7 +146,7 @@ def expected_columns(plan: QueryPlan) -> tuple[int, ...]:
 
 
 def _countable(kind: pa.DataType, column: Return, plan: QueryPlan) -> pa.DataType:
-    """A type of which there is a mean; that of a list is shown as it is, with all that may be in it."""
+    """Checks that a mean of this type is defined; a list is returned with all its possible elements."""
     if pa.types.is_list(kind) or kind_of(kind) in (*NUMBERS, Kind.BOOLEAN, Kind.NULL):
         return kind
     problem = Problem(
@@ -178,7 +178,7 @@ def types_of(plan: QueryPlan) -> Callable[[Field], pa.DataType]:
 
 
 def _key_type(name: str, plan: QueryPlan, raw_types: Mapping[Stream, Mapping[str, pa.DataType]]) -> pa.DataType:
-    """The type of a key as it came, if it is the same in all streams, otherwise one that holds all of them."""
+    """The original type of a key if it is equal in all streams, otherwise a common type."""
     kinds = [types.get(name, plan.catalog.time_type) for types in raw_types.values()]
     if len(set(kinds)) == 1:
         return kinds[0]
@@ -186,7 +186,7 @@ def _key_type(name: str, plan: QueryPlan, raw_types: Mapping[Stream, Mapping[str
 
 
 def _distinct_names(fields: list[pa.Field]) -> list[pa.Field]:
-    """A variable called like a key or like `start` keeps its name with an underscore behind it."""
+    """Appends an underscore to a variable that is named like a key or like `start`."""
     seen: set[str] = set()
     result = []
     for column in fields:
@@ -199,20 +199,20 @@ def _distinct_names(fields: list[pa.Field]) -> list[pa.Field]:
 
 
 def event_fields(types: Mapping[str, pa.DataType]) -> list[pa.Field]:
-    """The fields of an event that is returned as a whole; one of a declared stream has its times as well."""
+    """The fields of an event that is returned as a whole; an event of a declared stream also has its times."""
     shown = {START: "start", END: "end"}
     return _distinct_names([pa.field(shown.get(name, name), kind) for name, kind in types.items()])
 
 
-# --- Plans that look for traces that break a constraint, beside those that look for matches.
+# --- violations of constraints
 
 VIOLATION_COLUMNS = ("constraint", "event", "at", "other", "other_at", "matches_missing")
-"""The columns of the table of violations besides the keys."""
+"""The columns of the violations table besides the keys."""
 
 
 @dataclass(frozen=True, slots=True)
 class ViolationPlan:
-    """The constraints that are looked after; matches of `watchers` may be missing for traces that they had dropped."""
+    """The constraints to check; `watchers` are plans that may miss matches in traces that they dropped."""
 
     law: Law
     lifetime: int | None
@@ -222,7 +222,7 @@ class ViolationPlan:
 def tracking_plan(
     law: Law, keys: tuple[str, ...], catalog: Catalog, source: Source | None, plans: Sequence[QueryPlan]
 ) -> QueryPlan:
-    """A plan for the violations of constraints, beside plans for patterns over the same traces."""
+    """A plan for the violations of constraints, along with plans for patterns over the same traces."""
     watchers = tuple(plan for plan in plans if plan.monitor is not None and set(plan.query.partition_by) == set(keys))
     columns: dict[Stream, frozenset[str] | None] = {stream: frozenset() for stream in law.streams}
     for plan in watchers:
@@ -245,7 +245,7 @@ def tracking_plan(
 
 
 def _condition_columns(plan: QueryPlan, stream: Stream) -> set[str]:
-    """The columns by which a query judges events of a stream."""
+    """The columns of a stream that the conditions of a query use."""
     schema = plan.catalog.stream(stream)
     known = set(schema.fields) if schema is not None else set()
     return {
@@ -261,7 +261,7 @@ def _condition_columns(plan: QueryPlan, stream: Stream) -> set[str]:
 
 
 def violation_fields(plan: QueryPlan, keys: Sequence[pa.DataType]) -> list[pa.Field]:
-    """The columns of the table of violations; `keys` are the types of the partition columns."""
+    """The columns of the violations table; `keys` are the types of the partition columns."""
     text, time = pa.string(), plan.catalog.time_type
     kinds = (*keys, text, text, time, text, time, pa.bool_())
     names = (*plan.query.partition_by, *VIOLATION_COLUMNS)

@@ -1,7 +1,8 @@
-"""Partial matches as queries: the first items of a sequence have come, and the next one has not.
+"""Partial matches as queries: the first items of a sequence have come, and the next one has not. Also checks
+`emit="eager"`.
 
-The partial matches of `SEQ(x, y, z) WITHIN w` that time out are the matches of `SEQ(x, NOT y) WITHIN w` and of
-`SEQ(x, y, NOT z) WITHIN w`. So they need no engine of their own, and a condition on the missing item keeps its place.
+The partial matches of `SEQ(x, y, z) WITHIN w` that time out are the matches of `SEQ(x, NOT y) WITHIN w` and of `SEQ(x,
+y, NOT z) WITHIN w`. So they need no separate engine, and a condition on the missing item stays valid.
 """
 
 from __future__ import annotations
@@ -24,14 +25,14 @@ from ensue.nodes.names import Name
 
 @dataclass(frozen=True, slots=True)
 class Partial:
-    """The first items of a query's sequence, without the next one, which is `missing`."""
+    """The first items of a query's sequence, without the next item `missing`."""
 
     query: patterns.PatternQuery
     missing: patterns.Pattern
 
 
 def partial_queries(query: patterns.PatternQuery) -> tuple[Partial, ...]:
-    """The partial matches of a query, fewest items first; none where the pattern is not a sequence of several."""
+    """The partial matches of a query, fewest items first; none if the pattern is not a sequence of several items."""
     sequence = _sequence(query.pattern)
     return tuple(
         _partial(query, sequence[: last + 1], sequence[last + 1 : following + 1])
@@ -40,9 +41,9 @@ def partial_queries(query: patterns.PatternQuery) -> tuple[Partial, ...]:
 
 
 def open_queries(query: patterns.PatternQuery) -> tuple[Partial, ...]:
-    """The partial matches that can still be extended: as `partial_queries`, and nothing forbidden has come either.
+    """The partial matches that can still be extended: like `partial_queries`, but no forbidden event has come.
 
-    Where that cannot be said it is left out, and so are those that are no pattern of their own.
+    Partial matches that cannot be written as a query are left out.
     """
     sequence = _sequence(query.pattern)
     found: list[Partial] = []
@@ -55,12 +56,12 @@ def open_queries(query: patterns.PatternQuery) -> tuple[Partial, ...]:
 
 
 def _neighbours(sequence: tuple[patterns.Pattern, ...]) -> list[tuple[int, int]]:
-    """The places of each positive item of a sequence but the last, and of the positive item that follows it."""
+    """The place of each positive item of a sequence except the last, and of the positive item after it."""
     return list(pairwise(place for place, item in enumerate(sequence) if not is_aside(item)))
 
 
 def partial_problems(query: patterns.PatternQuery) -> list[Problem]:
-    """Why partial matches of a query cannot be reported."""
+    """The reasons why partial matches of a query cannot be reported."""
     if len(partial_queries(query)) == 0:
         return [
             Problem(
@@ -101,7 +102,7 @@ def partial_problems(query: patterns.PatternQuery) -> list[Problem]:
 
 
 def eager_problems(query: patterns.PatternQuery) -> list[Problem]:
-    """Why matches of a query cannot be given before the watermark has reached them."""
+    """The reasons why matches of a query cannot be reported before the watermark reaches them."""
     expanded = expand_pattern(query.pattern)
     problems = [
         Problem(
@@ -136,7 +137,7 @@ def eager_problems(query: patterns.PatternQuery) -> list[Problem]:
 
 
 def _undone_by_later_events(query: patterns.PatternQuery, expanded: patterns.Pattern) -> Iterator[Problem]:
-    """What an event that is still to come could undo or add to, besides a NOT."""
+    """The parts of a pattern, besides NOT, that a later event could change."""
     reasons: list[tuple[str, patterns.Pattern]] = []
     for node in patterns.walk(expanded):
         match node:
@@ -157,7 +158,7 @@ def _undone_by_later_events(query: patterns.PatternQuery, expanded: patterns.Pat
 
 
 def eager_constraint_problems(constraints: Iterable[ConstraintStatement]) -> list[Problem]:
-    """Why matches in traces that end cannot be given before the watermark has reached them."""
+    """The reasons why matches cannot be reported before the watermark if traces end."""
     return [
         Problem(
             "eager-ends",
@@ -171,7 +172,7 @@ def eager_constraint_problems(constraints: Iterable[ConstraintStatement]) -> lis
 
 
 def _sequence(pattern: patterns.Pattern) -> tuple[patterns.Pattern, ...]:
-    """The items of the SEQ that the pattern is, under any WITHIN and AS."""
+    """The items of the SEQ that the pattern consists of, inside any WITHIN and AS."""
     while isinstance(pattern, patterns.Within | patterns.NamedPattern):
         pattern = pattern.item
     return pattern.items if isinstance(pattern, patterns.Seq) else ()
@@ -207,7 +208,7 @@ def _conjunction(left: Expr, right: Expr) -> Expr:
 
 
 def _names(items: Iterable[patterns.Pattern]) -> Iterator[Name]:
-    """Every variable and AS name in some items."""
+    """Every variable and AS name in these items."""
     for item in items:
         for node in patterns.walk(item):
             if isinstance(node, patterns.Event) and node.variable is not None:

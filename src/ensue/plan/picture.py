@@ -1,6 +1,6 @@
-"""A graph as a picture: its events from left to right as time goes, bounds between them, what is absent below them.
+"""Draws a graph as SVG: events from left to right in time, bounds between them, absences below them.
 
-The SVG has no fonts, scripts or addresses of its own. Its colours are CSS variables with values for other pages.
+The SVG contains no fonts, scripts or addresses. Its colours are CSS variables with default values.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from ensue.plan.planner import precedence
 from ensue.plan.plans import GraphPlan, QueryPlan
 
 LETTER = 7.3
-"""The width of a letter of the fixed-width font at 12 px."""
+"""The width of a character of the 12 px fixed-width font."""
 PADDING, GAP, ROW, MARGIN = 12.0, 44.0, 34.0, 8.0
 NODE_HEIGHT, NODE_SPACE, LINE = 46.0, 14.0, 16.0
 MOST_LETTERS = 44
@@ -31,12 +31,12 @@ SURFACE = "var(--surface, transparent)"
 
 
 def drawings(explained: Explanation) -> list[str]:
-    """The graphs of a statement, one SVG for each branch that is not a longer one of another."""
+    """The graphs of a statement, one SVG per branch; branches that only repeat an item more often are left out."""
     return [svg for plan in explained.drawn for svg in _draw_plan(plan, explained.given)]
 
 
 def as_html(explained: Iterable[Explanation]) -> str:
-    """Statements for a notebook: each as it is written, and its graphs below."""
+    """HTML for notebooks: each statement as text, with its graphs below."""
     shown = []
     for entry in explained:
         text = escape("\n".join(entry.sections[0][1]))
@@ -56,7 +56,7 @@ def _draw_plan(plan: QueryPlan, given: Mapping[Stream, OperatorEvents]) -> Itera
 
 @dataclass(frozen=True, slots=True)
 class _Box:
-    """An event: where it stands and what is written in it."""
+    """An event: its place and its text."""
 
     name: Name
     stream: str
@@ -77,7 +77,7 @@ class _Box:
 
 @dataclass(frozen=True, slots=True)
 class _Bar:
-    """Something below the events that has a scope: the columns after and before which it lies, None for an edge."""
+    """An item with a scope below the events: the columns after and before which it lies; None is an edge."""
 
     text: str
     colour: str
@@ -127,7 +127,7 @@ class _Canvas:
     # -- places --------------------------------------------------------------------------------------------------------
 
     def _columns(self) -> list[list[Name]]:
-        """The variables by how many others certainly come before them, one after the other."""
+        """The variables in columns, by the number of variables that certainly come before them."""
         names = precedence(self._graph)
         depth: dict[Name, int] = {}
         for name in names:
@@ -138,7 +138,7 @@ class _Canvas:
         return self._graph.times.before(end_of(x), start_of(y))
 
     def _placed(self, columns: list[list[Name]], bars: Sequence[_Bar]) -> tuple[list[_Box], list[float], float]:
-        """The boxes; the left and right edge of each column between those of the picture; where the bars begin."""
+        """The boxes, the left and right edge of each column, and the top of the bars."""
         top = MARGIN + (20 if self.title else 0)
         lines = {name: self._lines(name) for column in columns for name in column}
         sizes = {name: (max(84.0, max(map(_width, own)) + 2 * PADDING), _height(own)) for name, own in lines.items()}
@@ -163,7 +163,7 @@ class _Canvas:
         return boxes, edges, top + tallest + 22
 
     def _room(self, bars: Sequence[_Bar], after: int | None, before: int | None) -> float:
-        """How much room what lies between two columns needs."""
+        """The width needed for the labels between two columns."""
         return max((bar.width + 24 for bar in bars if (bar.after, bar.before) == (after, before)), default=0.0)
 
     @property
@@ -189,7 +189,7 @@ class _Canvas:
             yield _Bar(shortened_to(_listed(listed.collection)), LISTED, *_between(scope, place, len(columns)))
 
     def _drawn_bars(self, bars: Sequence[_Bar], edges: list[float], floor: float) -> Iterator[str]:
-        """`edges` are the left end of the picture, then the left and right edge of each column and the gap after it."""
+        """The bars; `edges` are the left edge of the picture, then the edges of each column and of the gap after it."""
         for row, bar in enumerate(bars):
             right = edges[-1] if bar.before is None else edges[2 * bar.before + 1]
             yield _bar(bar, _left_of(bar, edges), right, floor + ROW * row + 10, floor)
@@ -216,12 +216,12 @@ class _Canvas:
                         yield _link(x, y, label)
 
     def _adjacent(self, x: Name, y: Name) -> bool:
-        """Whether `x` comes before `y` with none that certainly comes between them."""
+        """Whether `x` comes before `y` and no variable certainly comes between them."""
         names = self._graph.names
         return self._before(x, y) and not any(self._before(x, z) and self._before(z, y) for z in names)
 
     def _label(self, x: Name, y: Name) -> str:
-        """The bounds between two that follow one another, but for what the window of the whole says."""
+        """The bounds between two consecutive variables, except those that the window of the whole match implies."""
         times, positions = self._graph.times, self._graph.positions
         most, back = positions.limit(position_of(y), position_of(x)), positions.limit(position_of(x), position_of(y))
         if most is not None and back is not None and most.whole == -back.whole == 1:
@@ -235,7 +235,7 @@ class _Canvas:
         return ", ".join(words)
 
     def _loose(self, x: Name, y: Name) -> str:
-        """The bounds between two of which either can come first."""
+        """The bounds between two variables in either order."""
         times = self._graph.times
         one, other = times.limit(start_of(x), start_of(y)), times.limit(start_of(y), start_of(x))
         if one == other == Limit(0, False):
@@ -254,7 +254,7 @@ def _left_of(bar: _Bar, edges: Sequence[float]) -> float:
 
 
 def _between(scope: Scope, place: Mapping[Name, int], columns: int) -> tuple[int | None, int | None]:
-    """The columns between which a scope lies; one that an operator states goes over all of them."""
+    """The columns between which a scope lies; a scope that an operator states covers all columns."""
     if scope.stated is not None:
         return None, None
     after = max((place[name] for name in scope.after.ends if name in place), default=None) if scope.after else None
@@ -271,7 +271,7 @@ def _listed(collection: Collection) -> str:
 
 
 def shortened_to(text: str, most: int = MOST_LETTERS) -> str:
-    """The text, or its beginning with dots.
+    """The text, shortened with an ellipsis if necessary.
 
     >>> shortened_to("abcdef", 4)
     'abc…'
@@ -334,7 +334,7 @@ def _link(x: _Box, y: _Box, label: str) -> str:
 
 
 def _bar(bar: _Bar, left: float, right: float, y: float, floor: float) -> str:
-    """A dashed line over its scope, with what it says in the middle, and thin lines up to the events at its ends."""
+    """A dashed line over the scope with its text in the middle, and thin lines up to the events at its ends."""
     left, right = left + 2, max(right - 2, left + bar.width + 2)
     middle, width = (left + right) / 2, bar.width
     line = f"M{left:.1f} {y:.1f}H{right:.1f}M{left:.1f} {y - 5:.1f}V{y + 5:.1f}M{right:.1f} {y - 5:.1f}V{y + 5:.1f}"
@@ -349,7 +349,7 @@ def _bar(bar: _Bar, left: float, right: float, y: float, floor: float) -> str:
 
 
 def _bracket(left: float, right: float, y: float, label: str) -> str:
-    """A line with ends over the whole match."""
+    """A bracket over the whole match."""
     right = max(right, left + _width(label) + 4)
     path = f"M{left:.1f} {y - 5:.1f}V{y:.1f}H{right:.1f}V{y - 5:.1f}"
     return (

@@ -1,4 +1,4 @@
-"""From the normal form to a plan."""
+"""Plans a query from its normal form, and orders its joins by the cardinalities of the data."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ from ensue.plan.monitors import monitor_of
 from ensue.plan.plans import AbsencePlan, CollectionPlan, GraphPlan, QueryPlan, Side
 from ensue.plan.retention import partners_of, retention_of
 
-# --- The order in which the variables of a graph are joined, from the cardinalities of the data at hand.
+# --- join order
 
 SMALL_SHARE = 1e-6
-"""The share of candidates that an equality is taken to leave."""
+"""The assumed share of candidates that satisfy an equality."""
 
 
 def join_order(graph: Graph, counts: Mapping[Name, int], span: int, bound: abc.Collection[Name] = ()) -> list[Name]:
-    """The variables not yet bound: the rarest first, then always the one with the fewest expected partners."""
+    """The order of the unbound variables: the rarest first, then always the one with the fewest expected partners."""
     known = list(bound)
     remaining = list(graph.names)
     order: list[Name] = []
@@ -73,16 +73,16 @@ def precedence(graph: Graph) -> list[Name]:
 # --- planner
 
 SHORT = 2
-"""So many rounds of a repetition without a limit are planned at once."""
+"""The number of rounds of an unlimited repetition that are planned at once."""
 
 
 def plan_query(
     query: PatternQuery, catalog: Catalog, source: Source | None = None, law: Law | None = None, longest: int = SHORT
 ) -> QueryPlan:
-    """Binds, normalizes and plans a query; raises a QueryError with every problem that the catalog shows.
+    """Binds, normalizes and plans a query; raises a QueryError with every problem that the catalog reveals.
 
-    By `law` it leaves out what no lawful trace can match. Where windows count events, traces are not watched: events
-    that are left out would not be counted. A repetition without a limit comes `longest` times at most; see `longer`.
+    With a `law`, graphs that no lawful trace can match are left out. If windows count events, traces are not monitored,
+    because skipped events would not be counted. An unlimited repetition has at most `longest` rounds; see `longer`.
     """
     if problems := bind_query(query, catalog):
         raise QueryError(problems, source)
@@ -92,7 +92,7 @@ def plan_query(
 def plan_checked(
     query: PatternQuery, catalog: Catalog, source: Source | None = None, law: Law | None = None, longest: int = SHORT
 ) -> QueryPlan:
-    """Normalizes and plans a query that is known to be right, or that comes from such a one."""
+    """Normalizes and plans a query that has been checked, or that was derived from a checked one."""
     normal_form = normalize_query(query, catalog, source, longest)
     columns = query_columns(query, catalog)
     if any(map(catalog.is_uncertain, columns)):
@@ -130,7 +130,7 @@ def plan_checked(
 
 
 def longer(plan: QueryPlan, rounds: int) -> QueryPlan:
-    """The plan for the matches in which a repetition without a limit comes so many times, and none more often."""
+    """The plan for the matches with exactly this number of rounds of an unlimited repetition."""
     growing = growing_lists(plan.normal_form.pattern)
     whole = plan_checked(plan.query, plan.catalog, plan.source, plan.law, rounds)
     graphs = tuple(
@@ -140,7 +140,7 @@ def longer(plan: QueryPlan, rounds: int) -> QueryPlan:
 
 
 def _is_plain(graphs: Sequence[GraphPlan]) -> bool:
-    """Whether matches are made of events alone, so that they can be followed event by event."""
+    """Whether matches consist only of single events, so that they can be followed event by event."""
     every = [inner.graph for plan in graphs for inner in plan.with_inner()]
     stated = [absence for graph in every for absence in graph.absences if absence.scope.stated is not None]
     of_any = [found for graph in every for found in graph.variables if isinstance(found.stream, AnyEvent)]
@@ -150,7 +150,7 @@ def _is_plain(graphs: Sequence[GraphPlan]) -> bool:
 def plan_graph(
     graph: Graph, whole: Graph, form: NormalForm, outer: tuple[Graph, ...], asked: frozenset[Name] = frozenset()
 ) -> GraphPlan:
-    """`asked` are the lists that the result shows."""
+    """Plans a graph; `asked` are the lists in the result."""
     if graph.replaced:
         outer = tuple(_without(level, graph.replaced) for level in outer)
     around = (*outer, graph)
@@ -163,12 +163,12 @@ def plan_graph(
 
 
 def _without(graph: Graph, replaced: frozenset[Name]) -> Graph:
-    """The graph as one sees it that takes the place of some of its variables."""
+    """The graph as seen by a graph that replaces some of its variables."""
     return replace(graph, variables=tuple(variable for variable in graph.variables if variable.name not in replaced))
 
 
 def _asked_lists(query: PatternQuery, groups: Mapping[Name, Name]) -> frozenset[Name]:
-    """The lists that the result shows: those of RETURN, or all of them."""
+    """The lists in the result: those of RETURN, or all."""
     if not query.returns:
         return frozenset(groups.values())
     return frozenset(groups[name] for column in query.returns for name in list_variables(column.expression, groups))
@@ -192,7 +192,7 @@ def _plan_collection(
 
 
 def _distinct_pairs(graph: Graph, outer: tuple[Graph, ...], hierarchy: Hierarchy) -> tuple[tuple[Name, Name], ...]:
-    """The pairs of variables that may bind one event, which the bounds do not already keep apart."""
+    """The pairs of variables that could bind the same event, because the bounds do not separate them."""
     own = [(variable.name, variable.stream) for variable in graph.variables]
     outside = [(variable.name, variable.stream) for level in outer for variable in level.variables]
     pairs = [*combinations(own, 2), *((one, other) for one in own for other in outside)]
@@ -226,7 +226,7 @@ def _plan_absence(absence: Absence, whole: Graph, form: NormalForm, around: tupl
 
 
 def _correlation(plan: GraphPlan, visible: frozenset[Name]) -> str:
-    """Why a forbidden graph cannot be judged apart from the match around it; empty if it can."""
+    """Why a forbidden graph cannot be evaluated independently of the match around it; empty if it can."""
     graph = plan.graph
     visible = visible | frozenset(graph.names)
     if graph.positions.points:
@@ -276,7 +276,7 @@ def _sides(absence: Absence, whole: Extent, windows: Windows) -> tuple[Side, Sid
 
 
 def _settled_sides(sides: tuple[Side, Side], moments: Mapping[Name, Moment]) -> tuple[Side, Side] | None:
-    """The sides by way of the events that their moments are so long after; None where a side has several points."""
+    """The sides in terms of the events that their moments depend on; None if a side has several points."""
     lower, upper = (_settled(side, moments) for side in sides)
     unsettled = {name for side in (lower, upper) for name in side.variables if name in moments}
     return None if any(not moments[name].repeated for name in unsettled) else (lower, upper)
@@ -306,9 +306,9 @@ def _stated_sides(graph: Graph, stated: tuple[Bound, ...]) -> tuple[Side, Side] 
 
 
 def _chain(plan: GraphPlan) -> tuple[Name, ...]:
-    """The variables of a forbidden sequence in order, if its bounds say no more than consecutive gaps and a total span.
+    """The variables of a forbidden sequence in order, if its bounds are only consecutive gaps and a total span.
 
-    Then the earliest completion of a start is the least over its possible successors' earliest completions.
+    Then the earliest completion of a start is the minimum of the earliest completions of its possible successors.
     """
     graph = plan.graph
     conditioned = graph.conditions or graph.equalities
@@ -331,7 +331,7 @@ def _all_points(graph: Graph) -> bool:
 
 
 def _implies(order: list[Name], steps: list[tuple[Name, Name]], times: Network) -> bool:
-    """True if consecutive gaps and the total span imply every bound between the variables."""
+    """Whether consecutive gaps and the total span imply every bound between the variables."""
     kept = [*steps, *((y, x) for x, y in steps), (order[-1], order[0])]
     reason = Reason("")
     bounds = [
@@ -349,9 +349,10 @@ def _implies(order: list[Name], steps: list[tuple[Name, Name]], times: Network) 
 
 
 def query_columns(query: PatternQuery, catalog: Catalog, lineage: bool = False) -> dict[Stream, frozenset[str] | None]:
-    """Per stream the columns that the query needs besides its times; None: all, because whole events are returned.
+    """For each stream, the columns that the query needs besides its times; None: all, because whole events are
+    returned.
 
-    All are needed as well of events that have to tell their lineage; with `lineage`, those are all that a match binds.
+    Events that must carry their lineage also need all columns; with `lineage`, these are all events that a match binds.
     """
     events = [node for node in walk(query.pattern) if isinstance(node, Event)]
     streams = {event.variable: event.stream for event in events if event.variable is not None}
@@ -381,7 +382,7 @@ def query_columns(query: PatternQuery, catalog: Catalog, lineage: bool = False) 
 
 
 def lineage_streams(query: PatternQuery, whole: bool = False) -> frozenset[Stream]:
-    """The streams of whose events the lineage is asked for; if `whole`, of all events that a match binds."""
+    """The streams whose events must carry their lineage; with `whole`, those of all events that a match binds."""
     calls = [column.expression for column in query.returns if is_lineage(column.expression)]
     names = {lineage_variable(call) for call in calls}
     events = bound_events(query.pattern)
@@ -393,7 +394,7 @@ def _field_names(expression: Expr) -> set[str]:
 
 
 def with_lists(plan: QueryPlan) -> QueryPlan:
-    """The plan with every list made, whether or not something depends on it."""
+    """The plan with every list built, whether or not something depends on it."""
 
     def complete(graph: GraphPlan) -> GraphPlan:
         return replace(graph, collections=tuple(replace(made, needed=True) for made in graph.collections))

@@ -1,4 +1,4 @@
-"""Plans: what the engine needs to know about a query, worked out once and free of data."""
+"""Plans: what the engine needs to know about a query, computed once and independent of data."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """One end of the scope of an absence: the greatest (or least) of some points, shifted."""
+    """One end of the scope of an absence: the maximum (or minimum) of some points, shifted."""
 
     points: tuple[Point, ...]
     greatest: bool
@@ -37,9 +37,10 @@ class Side:
 class AbsencePlan:
     """How an absence is decided.
 
-    By earliest completion where `lower` and `upper` are given: a forbidden match lies in the scope iff the earliest
-    completion among those that start at or after `lower` is at or before `upper`; `chain` lists the variables of a
-    forbidden sequence for which that needs no enumeration. Otherwise match by match, for the reason in `correlated`.
+    If `lower` and `upper` are given, by earliest completion: a forbidden match lies in the scope iff the earliest
+    completion among those that start at or after `lower` is at or before `upper`. `chain` lists the variables of a
+    forbidden sequence for which that needs no enumeration. Otherwise each match is checked separately, for the reason
+    in `correlated`.
     """
 
     absence: Absence
@@ -52,9 +53,9 @@ class AbsencePlan:
 
 @dataclass(frozen=True, slots=True)
 class CollectionPlan:
-    """How a list is made: by enumerating, for each match, what its graphs find in the scope.
+    """How a list is built: by enumerating, for each match, the matches of its graphs in the scope.
 
-    `needed` says whether anything depends on it: a number of elements, a condition or the result.
+    `needed` tells whether anything depends on it: a number of elements, a condition or the result.
     """
 
     collection: Collection
@@ -64,7 +65,7 @@ class CollectionPlan:
 
 @dataclass(frozen=True, slots=True)
 class GraphPlan:
-    """A graph and what follows from its closure: which pairs must be told apart, and how each absence is decided."""
+    """A graph and what follows from its closure: which pairs of events must differ, and how each absence is decided."""
 
     graph: Graph
     distinct: tuple[tuple[Name, Name], ...]
@@ -72,7 +73,7 @@ class GraphPlan:
     collections: tuple[CollectionPlan, ...] = ()
 
     def with_inner(self) -> Iterator[GraphPlan]:
-        """This graph and the forbidden and listed ones inside of it, at any depth."""
+        """This graph and the forbidden and listed graphs inside it, at any depth."""
         yield self
         for absence in self.absences:
             yield from absence.graph.with_inner()
@@ -83,10 +84,10 @@ class GraphPlan:
 
 @dataclass(frozen=True, slots=True)
 class Retention:
-    """How long an event is kept as one variable.
+    """How long an event is kept for one variable.
 
-    Until the watermark reaches its start or end plus so many ticks, or until so many further events of its partition
-    have come. None: no such limit.
+    It is kept until the watermark reaches its start or end plus a number of ticks, or until a number of further events
+    of its partition have come. None: no such limit.
     """
 
     from_start: int | None
@@ -99,13 +100,14 @@ class Retention:
 
     @property
     def at_once(self) -> bool:
-        """Whether an event is of no use after the step in which it came."""
+        """Whether an event is not needed after the step in which it came."""
         return any(limit is not None and limit <= 0 for limit in (self.from_start, self.from_end, self.positions))
 
 
 @dataclass(frozen=True, slots=True)
 class Partner:
-    """A variable whose event has come when that of another is looked at: its start lies so far from the other's.
+    """A variable whose event must have come before that of another; its start lies within this distance from the
+    other's start.
 
     None: any distance.
     """
@@ -119,8 +121,8 @@ class Partner:
 class QueryPlan:
     """Everything about a query that does not depend on data.
 
-    With a `law`, `monitor` says how its traces are watched. A plan with `tracking` looks for traces that break the
-    law instead of matches.
+    With a `law`, `monitor` describes how its traces are monitored. A plan with `tracking` searches for violations of
+    the law instead of matches.
     """
 
     query: PatternQuery
@@ -138,15 +140,15 @@ class QueryPlan:
 
     streams: tuple[Stream, ...] = field(init=False, compare=False, repr=False)
     watched: tuple[Stream, ...] = field(init=False, compare=False, repr=False)
-    """The streams of which every event counts, whatever its attributes."""
+    """The streams of which every event is needed, whatever its attributes."""
     all_streams: tuple[Stream, ...] = field(init=False, compare=False, repr=False)
-    """The streams of the query and those that are only watched."""
+    """The streams of the query and those that are only monitored."""
     uncertain: bool = field(init=False, compare=False, repr=False)
-    """Whether events of the query may be real or not, so that a match is more or less probable."""
+    """Whether events of the query may be uncertain, so that matches have probabilities."""
     uses_up: bool = field(init=False, compare=False, repr=False)
-    """Whether matches use events up, or are chosen pair by pair."""
+    """Whether matches use up events, or are chosen pair by pair."""
     grows: bool = field(init=False, compare=False, repr=False)
-    """Whether a repetition without a limit stands in the pattern, of which ever longer ones are looked for."""
+    """Whether the pattern has an unlimited repetition, which is searched round by round."""
 
     def __post_init__(self) -> None:
         streams = tuple(self.columns)
@@ -167,14 +169,14 @@ class QueryPlan:
 
     @property
     def by_arrival(self) -> bool:
-        """Whether it can matter in which order events of the same time come."""
+        """Whether the arrival order of events with equal times matters."""
         every = (plan.collection for graph in self.graphs for inner in graph.with_inner() for plan in inner.collections)
         lists = any(collection.threat is None for collection in every)
         return self.counting or lists or chooses(self.query)
 
 
 DEFAULT_LIMIT = 10_000_000
-"""How many matches a collected result may have unless the user says otherwise."""
+"""The default maximum number of matches in a collected result."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,27 +204,27 @@ NO_LIMITS = Limits(matches=None)
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """Switches of the engine, for which the answer is the same, as tests and benchmarks show, and what is asked for."""
+    """Settings of the engine that do not change the answer, and what a run should return."""
 
     prune: bool = True
     earliest_completion: bool = True
     equality_keys: bool = True
     reorder: bool = True
     streaming: bool = True
-    """What can only be the last event of a match is not stored."""
+    """An event that can only be the last of a match is not stored."""
     suppressing: bool = True
-    """What comes after another event is neither stored nor looked at where that one is missing."""
+    """An event that needs an earlier event is neither stored nor evaluated if that one is missing."""
     forgetting: bool = True
-    """What no later match can use is dropped."""
+    """Events that no later match can use are dropped."""
     chunk_rows: int = 1 << 18
     limit: int | None = DEFAULT_LIMIT
-    """How many matches a collected result may have."""
+    """The maximum number of matches in a collected result."""
     since: int | None = None
-    """In a run over tables of the past: only results that complete after this tick are wanted. None: no limit."""
+    """In a run over tables, only results that complete after this tick are returned. None: no limit."""
     lineage: bool = False
-    """Uncertain matches come with what they depend on."""
+    """Return the lineage of uncertain matches with them."""
     until: int | None = None
-    """In a run over tables of the past: time ends at this tick. None: with the last event."""
+    """In a run over tables, time ends at this tick. None: with the last event."""
 
 
 PLAIN = Options(
@@ -234,4 +236,4 @@ PLAIN = Options(
     suppressing=False,
     forgetting=False,
 )
-"""Everything that makes it fast switched off."""
+"""All optimizations switched off."""

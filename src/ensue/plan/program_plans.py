@@ -1,4 +1,5 @@
-"""From a lowered program and the columns of tables to one plan for all statements. Every runtime does this first."""
+"""Plans all statements of a lowered program over the columns of the tables, and groups the results that run
+together."""
 
 from __future__ import annotations
 
@@ -32,9 +33,10 @@ NO_TABLES: FixedTables = {}
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """Which columns carry time, the name of the stream and the end of an event, as the user names them.
+    """The columns for time, stream name and end of an event, as given by the user.
 
-    `probability` says how probable an event is, `alternatives` of which events at most one is real.
+    `probability` is the column with the probability of an event; among events with equal `alternatives`, at most one is
+    real.
     """
 
     time: ColumnNames
@@ -46,7 +48,7 @@ class Columns:
 
 @dataclass(frozen=True, slots=True)
 class Emission:
-    """How matches are given out: with an id or without, eagerly or when complete.
+    """How matches are returned: with or without an id, eagerly or when complete.
 
     On a stream, `tick` is the unit of integer time and `buckets` the number of states.
     """
@@ -59,11 +61,11 @@ class Emission:
 
 @dataclass(frozen=True, slots=True)
 class ProgramPlan:
-    """All statements of a program, planned over tables whose columns are known: one output for each plan.
+    """All statements of a program, planned over tables with known columns: one output for each plan.
 
-    `inputs` have no rows, so the same plan is for all batches, here and in the workers of Spark. `derivations` are the
-    declared streams that the plans need; they hold the rows of TABLEs, which are part of the program. `states` are the
-    STATEs that events go through before the plans see them, and what is asked of these.
+    `inputs` have no rows, so the same plan is used for all batches, locally and in Spark workers. `derivations` are the
+    declared streams that the plans need; they contain the rows of TABLEs, which are part of the program. `states` are
+    the STATEs that events pass before the plans see them, and the questions about them.
     """
 
     inputs: tuple[InputTable, ...]
@@ -74,12 +76,12 @@ class ProgramPlan:
 
     @property
     def tables(self) -> tuple[InputTable, ...]:
-        """The inputs as the plans see them: with the columns that states give their events."""
+        """The inputs as the plans see them: with the columns that states add to events."""
         return self.inputs if self.states is None else tuple(map(self.states.widened, self.inputs))
 
     @property
     def lookups(self) -> tuple[Lookup, ...]:
-        """How rows of tables go with events."""
+        """How rows of tables are joined with events."""
         queries = [way.plan.query for derivation in self.derivations for way in derivation.ways]
         return tuple(query.lookup for query in queries if query.lookup is not None)
 
@@ -92,9 +94,9 @@ def plan_queries(
     fixed: FixedTables = NO_TABLES,
     wanted: StateQuestions | None = None,
 ) -> ProgramPlan:
-    """Checks the tables and plans the queries over them; only the columns of the tables are looked at.
+    """Checks the tables and plans the queries over them; reads only the columns of the tables.
 
-    `fixed` are those that do not change, which rules look up. `wanted` is what the user asks the STATEs.
+    `fixed` are the static tables that rules look up. `wanted` is what the user asks about the STATEs.
     """
     declared = {query.name for query in statements.statements if query.declares}
     if (declared or fixed) and (problems := [*_clashes(declarations(statements.declared), tables, fixed)]):
@@ -120,7 +122,7 @@ def plan_program(
     fixed: FixedTables = NO_TABLES,
     wanted: StateQuestions | None = None,
 ) -> ProgramPlan:
-    """Plans the queries over tables that are checked; unless `lawful`, their constraints are left aside."""
+    """Plans the queries over checked tables; without `lawful`, their constraints are ignored."""
     inputs = tuple(replace(item, table=item.table.schema.empty_table()) for item in inputs)
     ruleset: Ruleset | None = None
     if statements.ruleset is not None:
@@ -149,7 +151,7 @@ def plan_program(
 
 
 def _hierarchy(statements: LoweredProgram, inputs: tuple[InputTable, ...]) -> Hierarchy:
-    """The levels of detail that the program speaks of: of the values of a type column."""
+    """The hierarchies of the program, over the values of a type column."""
     if not any(item.type is not None for item in inputs):
         problem = Problem(
             "hierarchy-tables",
@@ -162,7 +164,7 @@ def _hierarchy(statements: LoweredProgram, inputs: tuple[InputTable, ...]) -> Hi
 
 
 def _declarations(statements: LoweredProgram, ruleset: Ruleset, inputs: tuple[InputTable, ...]) -> Ruleset:
-    """What rules are written in the light of: the streams and tables, also those that only data or facts tell of."""
+    """The streams and tables that rules may use, including those known only from data or facts."""
     events = [node for query in statements.statements for node in walk(query.pattern) if isinstance(node, Event)]
     by_position = dict.fromkeys(
         event.stream for event in events if event.arity is not None and isinstance(event.stream, str)
@@ -197,7 +199,7 @@ def _clashes(
 
 
 def with_violations(planned: ProgramPlan, statements: LoweredProgram) -> ProgramPlan:
-    """The same with one more plan, the last, for the traces that break a constraint."""
+    """Adds a plan, as the last one, for the traces that violate a constraint."""
     law, keys = Law(tuple(entry.constraint for entry in statements.constraints)), _keys_of_constraints(statements)
     problems = contradictory_constraints(law)
     if problems:
@@ -221,13 +223,13 @@ def with_violations(planned: ProgramPlan, statements: LoweredProgram) -> Program
 def plan_violations(
     tables: Mapping[str, pa.Table] | pa.Table, statements: LoweredProgram, columns: Columns
 ) -> ProgramPlan:
-    """A plan for the traces that break a constraint, and for nothing else."""
+    """A plan only for the traces that violate a constraint."""
     planned = with_violations(plan_queries(tables, statements, columns), statements)
     return ProgramPlan(planned.inputs, planned.plans[-1:], planned.outputs[-1:])
 
 
 def _keys_of_constraints(statements: LoweredProgram) -> tuple[str, ...]:
-    """The one PARTITION BY of which all constraints speak."""
+    """The common PARTITION BY of all constraints."""
     if not any(entry.constraint.streams for entry in statements.constraints):
         hint = "add a CONSTRAINT; ENDS WITHIN alone cannot be violated, because a later event starts another trace"
         raise QueryError(
@@ -265,14 +267,14 @@ def _keys_of_constraints(statements: LoweredProgram) -> tuple[str, ...]:
     return keys[0]
 
 
-# --- Which queries of a program run in one place: those with the same keys, and those that use each other's matches.
+# --- groups of queries that run together
 
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Results, by their places, that are found together: events of different `keys` have nothing to do with each other.
+    """Results, by their places, that are computed together: events with different `keys` are independent.
 
-    `derivations` are the declared streams that they use, `states` the STATEs that they ask.
+    `derivations` are the declared streams that they use, `states` the STATEs that they query.
     """
 
     keys: tuple[str, ...]
@@ -282,7 +284,7 @@ class Group:
 
 
 def components(planned: ProgramPlan) -> Iterator[Group]:
-    """The results that hang together by declared streams, and every other one by itself."""
+    """Groups the results that are connected by declared streams; every other result is its own group."""
     grouped: set[int] = set()
     for place, plan in enumerate(planned.plans):
         if place in grouped:
@@ -299,7 +301,7 @@ def components(planned: ProgramPlan) -> Iterator[Group]:
 
 
 def of_result(planned: ProgramPlan, place: int) -> Group:
-    """One result by itself, with the streams that it uses."""
+    """One result with the streams that it uses."""
     plan = planned.plans[place]
     below = needed_derivations([plan], planned.derivations)
     if not below:
@@ -308,7 +310,7 @@ def of_result(planned: ProgramPlan, place: int) -> Group:
 
 
 def _asking(group: Group, planned: ProgramPlan) -> Group:
-    """The group with the STATEs that its plans ask, if they do. Events that one state is about stay together, too."""
+    """The group with the STATEs that its plans query, if any. Events that belong to one state stay together, too."""
     states, plans = planned.states, [planned.plans[place] for place in group.places]
     if states is None or not any(map(states.are_asked_by, all_plans(group.derivations, plans))):
         return group
@@ -316,7 +318,7 @@ def _asking(group: Group, planned: ProgramPlan) -> Group:
 
 
 def by_keys(planned: ProgramPlan) -> list[Group]:
-    """The results by the keys of which their events can be kept apart."""
+    """Groups the results by the keys by which their events can be partitioned."""
     groups: dict[tuple[str, ...], list[Group]] = {}
     for group in components(planned):
         groups.setdefault(group.keys, []).append(group)

@@ -1,7 +1,8 @@
-"""What a query asks of its matches, requirement by requirement, and the query without some of them.
+"""The requirements of a query on its matches, the query without some of them, and the parts of a graph that can be
+bound while the rest is pending.
 
-A requirement is a clause of the query that a choice of events can fail by itself: docs/semantics.md, section 8, "What
-a match lacks". What a NOT or a collection says of its own events is none; that is part of the NOT.
+A requirement is a clause of the query that a choice of events can fail separately: docs/semantics.md, section 8, "What
+a match lacks". The clauses of a NOT or a collection about its own events are part of that NOT or collection.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from ensue.nodes.names import Name, Stream, WithRow, called
 from ensue.text.render import render_expression, render_pattern, render_window
 
 Path = tuple[int, ...]
-"""The way to a part of a pattern: the number of the child at each level."""
+"""The path to a part of a pattern: the number of the child at each level."""
 
 PREDICATE, KEY, ORDER, RELATION, WINDOW, CONDITION, COLLECTION, ABSENCE = (
     "predicate",
@@ -38,7 +39,7 @@ PREDICATE, KEY, ORDER, RELATION, WINDOW, CONDITION, COLLECTION, ABSENCE = (
     "absence",
 )
 KINDS = (PREDICATE, KEY, ORDER, RELATION, WINDOW, CONDITION, COLLECTION, ABSENCE)
-"""The kinds in the order in which a choice of events is judged."""
+"""The kinds in the order in which a choice of events is checked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,10 +55,10 @@ class Comparison:
 
 @dataclass(frozen=True, slots=True)
 class Requirement:
-    """One thing that a query asks. `path` leads to the part that asks it, `number` says which of several of the part.
+    """One requirement of a query. `path` leads to its part of the pattern; `number` distinguishes several in one part.
 
     `left` and `right` are the variables that an order compares, or that a window or an absence is about; `compared` is
-    what a relation compares. With `repeated` it is asked of every round of a repetition.
+    what a relation compares. With `repeated`, it applies to every round of a repetition.
     """
 
     kind: str
@@ -75,9 +76,9 @@ class Requirement:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A query as it is looked into: every event named, operators spelt out, no policy, all of it in the pattern.
+    """A query prepared for analysis: every event named, operators expanded, no policy, all clauses in the pattern.
 
-    `chosen` says in words what chose among its matches, if something did.
+    `chosen` is the policy, as text, that chose among its matches, if any.
     """
 
     query: patterns.PatternQuery
@@ -86,7 +87,7 @@ class Question:
     source: Source | None = None
 
     def quoted(self, span: Span | None) -> str:
-        """A stretch of the text of the query, in one line; empty if there is none."""
+        """A part of the query text, in one line; empty if there is none."""
         return "" if self.source is None else self.source.quote(span)
 
     def word(self, name: Name) -> str:
@@ -98,11 +99,11 @@ class Question:
         return render_pattern(as_written(without_names(pattern)))
 
     def said(self, pattern: patterns.Pattern) -> str:
-        """A part of the query in its own words: those of a rule, or as the pattern would be written."""
+        """A part of the query in its original words: those of a rule, or the written pattern."""
         return (self.quoted(pattern.span) if self.query.rule is not None else "") or self.written(pattern)
 
     def without(self, dropped: Collection[Requirement]) -> patterns.PatternQuery:
-        """The query with some requirements left out."""
+        """The query without some requirements."""
         paths: dict[Path, list[Requirement]] = {}
         for requirement in dropped:
             paths.setdefault(requirement.path, []).append(requirement)
@@ -117,7 +118,7 @@ class Question:
         )
 
     def within(self, requirement: Requirement, factor: int) -> patterns.PatternQuery:
-        """The query with a window that is so many times as long; what it closes, it closes as before."""
+        """The query with a window multiplied by this factor; the scopes that it closes stay the same."""
         assert requirement.window is not None
         longer = _times(requirement.window, factor)
 
@@ -129,14 +130,14 @@ class Question:
 
 
 def column_in_words(column: str, stream: Stream | None, lookups: Iterable[patterns.Lookup]) -> str:
-    """A column of a stream as a text speaks of it; one of a table's row by the table."""
+    """A column of a stream as text; a column of a table's row with the table."""
     rows = lookups if isinstance(stream, WithRow) else ()
     named = (f"{row.table}.{attribute}" for row in rows for attribute, own in row.columns if own == column)
     return next(named, column)
 
 
 def what_chooses(query: patterns.PatternQuery) -> tuple[str, ...]:
-    """What chooses among the matches of a query, in words."""
+    """The policy that chooses among the matches of a query, as text."""
     chosen = [f"MATCH {query.policy}"] if query.policy not in (None, "UNRESTRICTED") else []
     chosen += ["CONSUME"] if query.consume else []
     chosen += [
@@ -146,7 +147,7 @@ def what_chooses(query: patterns.PatternQuery) -> tuple[str, ...]:
 
 
 def question_of(query: patterns.PatternQuery, source: Source | None = None) -> Question:
-    """A checked query, and what it asks."""
+    """Prepares a checked query and lists its requirements."""
     pattern = patterns.rewrite(query.pattern, lambda part: part.item if isinstance(part, patterns.Pick) else part)
     plain = replace(query, pattern=pattern, policy=None, consume=None, returns=())
     question = Question(spelled_out(plain), (), what_chooses(query), source)
@@ -165,7 +166,7 @@ def _key(query: patterns.PatternQuery) -> Iterator[Requirement]:
 
 
 def _conditions(question: Question) -> Iterator[Requirement]:
-    """The conjuncts that say which matches are wanted; those of a rule in its own words, if it has some for them."""
+    """The conjuncts of WHERE; those of a rule in its original words, if possible."""
     query = question.query
     homes, groups = homes_of(query.pattern), list_groups(query.pattern)
     for part in conjuncts(query.where):
@@ -180,7 +181,7 @@ REPEATED, RELATED = "repeated", "related"
 
 
 def _requirements(question: Question, pattern: patterns.Pattern, path: Path, around: AROUND) -> Iterator[Requirement]:
-    """What a part asks, and everything below it; what NOTs and collections ask inside of themselves left out."""
+    """The requirements of a part and of everything below it, without those inside NOTs and collections."""
     repeated = REPEATED in around
     match pattern:
         case patterns.Event(predicate=predicate) if predicate is not None:
@@ -219,7 +220,7 @@ def _orders(question: Question, pattern: patterns.Seq, path: Path, repeated: boo
 
 
 def _relations(question: Question, pattern: patterns.RelatedItems, path: Path, repeated: bool) -> Iterator[Requirement]:
-    """The relations between the items of the match, as many of them at once as are one requirement."""
+    """The relations between the items of the match, grouped into requirements."""
     for number, group in enumerate(_relation_groups(pattern, question.query.rule is not None)):
         first = pattern.relations[group[0]]
         places = [place for place in (first.left.item, first.right.item) if place >= 0]
@@ -231,7 +232,7 @@ def _relations(question: Question, pattern: patterns.RelatedItems, path: Path, r
 
 
 def _compared(pattern: patterns.RelatedItems, relation: patterns.Relation) -> Comparison | None:
-    """What a relation between events compares; None where it is about a moment or about positions."""
+    """What a relation between events compares; None if it is about a moment or about positions."""
     left, right = relation.left, relation.right
     if min(left.item, right.item) < 0 or relation.adjacent or {left.side, right.side} - {"s", "e"}:
         return None
@@ -240,9 +241,9 @@ def _compared(pattern: patterns.RelatedItems, relation: patterns.Relation) -> Co
 
 
 def _relation_groups(pattern: patterns.RelatedItems, by_rule: bool) -> list[tuple[int, ...]]:
-    """The relations of a part that are one requirement; those about NOTs and collections are left out.
+    """The relations of a part that form one requirement; those about NOTs and collections are left out.
 
-    An operator asks all of them at once, a rule those of each of its items.
+    An operator requires all of them at once, a rule those of each of its items.
     """
     groups: dict[object, list[int]] = {}
     for number, relation in enumerate(pattern.relations):
@@ -298,7 +299,7 @@ def _loosened(
 
 
 def _unrelated(pattern: patterns.RelatedItems, numbers: Collection[int], by_rule: bool) -> patterns.RelatedItems:
-    """The part without some groups of its relations: then any of its items may be the first or the last."""
+    """The part without some groups of its relations, so that any of its items may be the first or the last."""
     groups = _relation_groups(pattern, by_rule)
     dropped = {place for number in numbers for place in groups[number]}
     kept = tuple(relation for place, relation in enumerate(pattern.relations) if place not in dropped)
@@ -325,17 +326,17 @@ def _times(window: patterns.Window, factor: int) -> patterns.Window:
             return replace(window, count=window.count * factor)
 
 
-# --- Parts of a graph that can be bound while the rest is still to come: what a goal has matched, and what it lacks.
+# --- parts of a graph
 
 MOST_PARTS = 4096
-"""How many parts of one graph are looked at."""
+"""The maximum number of parts of one graph."""
 
 
 @dataclass(frozen=True, slots=True)
 class Opening:
-    """A part of a graph, as a graph, and what is open beside it.
+    """A part of a graph, as a graph, and what is pending for it.
 
-    `awaited` are the variables that can come next, `open` the absences that can still be violated, in words.
+    `awaited` are the variables that can come next, `open` the absences that can still be violated, as texts.
     """
 
     whole: Graph
@@ -346,7 +347,7 @@ class Opening:
 
 
 def openings_of(graph: Graph) -> Iterator[Opening]:
-    """Every part of a graph that can be bound by events up to some time while all others come later, largest first."""
+    """The parts of a graph that can be bound by events up to some time while all others come later, largest first."""
     for names in sorted(
         _beginnings(graph), key=lambda names: (-len(names), [name not in names for name in graph.names])
     ):
@@ -362,7 +363,7 @@ def openings_of(graph: Graph) -> Iterator[Opening]:
 
 
 def _beginnings(graph: Graph) -> list[frozenset[Name]]:
-    """The sets of variables that hold, with each of them, all that certainly end no later; neither none nor all."""
+    """The proper subsets of variables that contain, with each variable, all that certainly end no later."""
     found = {frozenset[Name]()}
     needed = {
         name: frozenset(other for other in graph.names if _ends_no_later(other, name, graph)) for name in graph.names
@@ -388,7 +389,7 @@ def _comes_first(other: Name, name: Name, graph: Graph) -> bool:
 
 
 def _part(graph: Graph, names: frozenset[Name], judged: Collection[Absence]) -> Graph:
-    """The graph of some variables alone: every bound and condition that speaks of nothing else."""
+    """The graph of some variables only: their bounds and the conditions that use no other variable."""
     moments = _known_moments(graph, names)
     seen = names | {moment.name for moment in moments}
     kept = tuple(name for name in graph.names if name in names)
@@ -406,7 +407,7 @@ def _part(graph: Graph, names: frozenset[Name], judged: Collection[Absence]) -> 
 
 
 def _known_moments(graph: Graph, names: frozenset[Name]) -> tuple[Moment, ...]:
-    """The moments that the bound events settle."""
+    """The moments that the bound events determine."""
     known = set(names)
     found = []
     for moment in graph.moments:
@@ -417,7 +418,7 @@ def _known_moments(graph: Graph, names: frozenset[Name]) -> tuple[Moment, ...]:
 
 
 def _alone(absence: Absence, names: Collection[Name]) -> Absence:
-    """What is forbidden beside a part, judged by events that have come."""
+    """The absence for a part of the match, evaluated on the events that have come."""
     inner = absence.graph
     seen = {*names, *inner.names}
     graph = replace(inner, times=inner.times.among(seen), positions=inner.positions.among(seen))
@@ -425,7 +426,7 @@ def _alone(absence: Absence, names: Collection[Name]) -> Absence:
 
 
 def _is_judged(absence: Absence, graph: Graph, names: frozenset[Name]) -> bool:
-    """Whether a forbidden match of events that have come lies in the scope, whatever is still to come."""
+    """Whether a forbidden match of past events is in the scope, whatever comes later."""
     inner, scope = absence.graph, absence.scope
     if inner.absences or inner.collections or inner.moments or inner.replaced or inner.positions.points:
         return False
@@ -446,7 +447,7 @@ def _is_judged(absence: Absence, graph: Graph, names: frozenset[Name]) -> bool:
 
 
 def is_point(name: Name, graph: Graph) -> bool:
-    """Whether a variable's events start and end together."""
+    """Whether a variable's events start and end at the same time."""
     limit = graph.times.limit(end_of(name), start_of(name))
     return limit is not None and limit.whole <= 0
 

@@ -1,11 +1,12 @@
-"""Which events are kept and how long, read off the closed bounds.
+"""How long events are kept, how time is sliced, and when matches complete without an event: all derived from the closed
+bounds.
 
-A match that is still to be reported completes after the watermark `w`. If every match that can use an event completes
-at most `k` ticks after it, the event is of no use once `w` has reached its time plus `k`.
+A match that is not reported yet completes after the watermark `w`. If every match that can use an event completes at
+most `k` ticks after it, the event is not needed once `w` has reached its time plus `k`.
 
-Where the closed bounds say that an event of one variable has to end no later than one of another, all that could be
-its partner have come when the later one is looked at. Without a partner it is of no use, whatever comes: as long as
-none is there, it is neither kept nor looked at.
+If the closed bounds require an event of one variable to end no later than that of another, all its possible partners
+have come when the later one is evaluated. Without a partner it can never match, so it is neither kept nor evaluated
+until there is one.
 """
 
 from __future__ import annotations
@@ -23,10 +24,11 @@ from ensue.plan.plans import GraphPlan, Partner, QueryPlan, Retention
 
 
 def retention_of(plan: GraphPlan, windows: Windows, grows: bool = False) -> dict[Name, Retention]:
-    """How long events are kept as each variable of a graph, the forbidden ones included.
+    """How long events are kept for each variable of a graph, including the forbidden ones.
 
-    Where each item binds the next event that fits, one that could be it is kept as long as what it would follow. Where
-    a repetition `grows`, longer matches may last longer than this graph says: only the windows end them.
+    If each item binds the next event that fits, an event that could be it is kept as long as the event that it would
+    follow. If a repetition `grows`, longer matches may last longer than this graph implies; only the windows limit
+    them.
     """
     kept: dict[Name, Retention] = {}
     for inner in plan.with_inner():
@@ -47,7 +49,7 @@ def retention_of(plan: GraphPlan, windows: Windows, grows: bool = False) -> dict
 
 
 def _by_windows(name: Name, inner: GraphPlan, windows: Windows) -> Retention:
-    """A match completes, at the latest, when the windows around it have closed."""
+    """The latest completion of a match: when the windows around it have closed."""
     times, positions = inner.graph.times, inner.graph.positions
     start, end = (times.limit(bounds.WHOLE_START, point) for point in (bounds.start_of(name), bounds.end_of(name)))
     first = positions.limit(bounds.WHOLE_FIRST, bounds.position_of(name)) if positions.points else None
@@ -59,7 +61,7 @@ def _by_windows(name: Name, inner: GraphPlan, windows: Windows) -> Retention:
 
 
 def _latest_completion(times: bounds.Network, whole: Graph, point: bounds.Point, window: int | None) -> int | None:
-    """The most ticks after `point` at which a match around it can complete, None if there is no such limit."""
+    """The maximum number of ticks after `point` at which a match around it can complete; None: no limit."""
     if not whole.closings:
         return _greatest([_limit(times, bounds.end_of(name), point) for name in whole.extent.ends])
     starts = [
@@ -69,7 +71,8 @@ def _latest_completion(times: bounds.Network, whole: Graph, point: bounds.Point,
 
 
 def _last_position(positions: bounds.Network, name: Name, whole: Graph, window: int | None) -> int | None:
-    """The most positions after an event at which a match around it can complete; a moment comes at none."""
+    """The maximum number of positions after an event at which a match around it can complete; a moment has no
+    position."""
     point = bounds.position_of(name)
     if whole.moments:
         return None
@@ -94,7 +97,7 @@ def _least(limits: Iterable[int | None]) -> int | None:
 
 
 def _near(ticks: int) -> int | None:
-    """Beyond FAR there is no limit."""
+    """The limit, or None if it is beyond FAR."""
     return max(-bounds.FAR, ticks) if ticks < bounds.FAR else None
 
 
@@ -103,7 +106,7 @@ def _greatest(limits: Sequence[int | None]) -> int | None:
 
 
 def longer(one: Retention, other: Retention) -> Retention:
-    """What keeps an event as long as either does."""
+    """The retention that keeps an event as long as either of the two does."""
     return Retention(
         _greatest((one.from_start, other.from_start)),
         _greatest((one.from_end, other.from_end)),
@@ -112,7 +115,7 @@ def longer(one: Retention, other: Retention) -> Retention:
 
 
 def partners_of(plan: GraphPlan) -> dict[Name, tuple[Partner, ...]]:
-    """For the variables of a graph and of those forbidden or listed in it, whose events have to be there before."""
+    """For each variable of a graph and of those inside it, the variables whose events must have come before."""
     found: dict[Name, tuple[Partner, ...]] = {}
     for inner in plan.with_inner():
         times = inner.graph.times
@@ -130,30 +133,30 @@ def partners_of(plan: GraphPlan) -> dict[Name, tuple[Partner, ...]]:
     return found
 
 
-# --- Cutting time into slices, so that the events of one group can be worked on in many places at once.
+# --- time slices, so that the events of one group can be processed in parallel
 
 OVERLAPS_PER_SLICE = 16
-"""A slice is so many times as long as the longest reach of an event: few events are needed twice."""
+"""The length of a slice as a multiple of the longest reach of an event, so that few events are needed in two slices."""
 
 LONGEST_SLICE = 2**60
-"""Beyond this the start of the next slice could not be counted."""
+"""The maximum length of a slice: beyond it the start of the next slice would overflow."""
 
 
 @dataclass(frozen=True, slots=True)
 class TimeSlices:
-    """Slices of `width` ticks. `reach` says per stream how long after an event a match around it can complete."""
+    """Slices of `width` ticks. `reach` is, for each stream, how long after an event a match with it can complete."""
 
     width: int
     reach: Mapping[Stream, Retention]
 
     @property
     def overlap(self) -> int:
-        """The most ticks for which an event is needed after its time."""
+        """The maximum number of ticks for which an event is needed after its time."""
         return max([0, *map(_ticks, self.reach.values())])
 
 
 def slicing_of(plans: Sequence[QueryPlan]) -> TimeSlices | None:
-    """The slices that serve all these plans; None where a match can be of any length, or whole groups are looked at."""
+    """The slices that serve all these plans; None if matches have no maximum duration, or whole groups are needed."""
     reach: dict[Stream, Retention] = {}
     for plan in plans:
         for stream, kept in reach_of_streams(plan):
@@ -165,7 +168,7 @@ def slicing_of(plans: Sequence[QueryPlan]) -> TimeSlices | None:
 
 
 def uncut_reason(plan: QueryPlan) -> str:
-    """Why the events of a group have to be looked at as a whole; empty if they need not."""
+    """Why the events of a group cannot be sliced; empty if they can."""
     if plan.counting:
         return "the query counts positions"
     if plan.law is not None:
@@ -175,7 +178,7 @@ def uncut_reason(plan: QueryPlan) -> str:
 
 
 def reach_of_streams(plan: QueryPlan) -> Iterator[tuple[Stream, Retention]]:
-    """Every stream of a plan with what keeps its events, once for each variable."""
+    """Every stream of a plan with the retention of its events, once for each variable."""
     for number, graph_plan in enumerate(plan.graphs):
         for inner in graph_plan.with_inner():
             for variable in inner.graph.variables:
@@ -190,14 +193,14 @@ def _ticks(kept: Retention) -> int:
     return min(limit for limit in (kept.from_start, kept.from_end) if limit is not None)
 
 
-# --- When matches complete although no event comes: windows that close, and moments that a pattern makes itself.
+# --- matches that complete without an event
 
 
 @dataclass(frozen=True, slots=True)
 class Wake:
     """A match may complete `ticks` after the start or end (`side`) of an event of `stream`.
 
-    With a `period`, also every so often after that.
+    With a `period`, also at each multiple of it after that.
     """
 
     stream: Stream
@@ -225,7 +228,7 @@ def _wakes(graph: Graph, plan: QueryPlan) -> Iterator[Wake]:
 
 
 def _of_moment(name: Name, moments: Mapping[Name, Moment], streams: Mapping[Name, Stream]) -> Wake:
-    """A moment by way of the event that it is some time after; where several come again, the least common step."""
+    """A moment in terms of the event that it follows; if several moments repeat, with their common period."""
     ticks, period, side = 0, 0, "e"
     while name in moments:
         moment = moments[name]
@@ -236,5 +239,5 @@ def _of_moment(name: Name, moments: Mapping[Name, Moment], streams: Mapping[Name
 
 
 def is_endless(plan: QueryPlan) -> bool:
-    """Whether some moments of a plan go on as far as time is known."""
+    """Whether some moments of a plan repeat as far as time is known."""
     return any(not moment.ended for graph_plan in plan.graphs for moment in graph_plan.graph.repeated)

@@ -1,4 +1,5 @@
-"""The STATEs of a program and what is asked of them at every event: `P(anyone IN den)` is a column of the events."""
+"""The STATEs of a program and the questions about them at every event: `P(anyone IN den)` becomes a column of the
+events."""
 
 from __future__ import annotations
 
@@ -18,14 +19,15 @@ from ensue.plan.plans import QueryPlan
 from ensue.text.parser import parse_measure
 
 LARGEST_JOINT = 4096
-"""Joint distributions of more numbers than this are kept as one distribution per variable, unless the user says so."""
+"""Joint distributions with more numbers than this are approximated by one distribution per variable, unless the user
+sets another limit."""
 
 POLICIES = ("error", "skip", "reset")
 
 
 @dataclass(frozen=True, slots=True)
 class StateColumn:
-    """A column that events get: its name, the question that it answers, and the number of the state that knows."""
+    """A column added to events: its name, the question that it answers, and the number of the state."""
 
     name: str
     measure: Measure
@@ -38,13 +40,12 @@ class StateColumn:
 
 @dataclass(frozen=True, slots=True)
 class StateQuestions:
-    """The states that events change, which columns the events get, and what becomes of contradictions.
+    """The states that events change, the columns added to events, and how contradictions are handled.
 
-    With `before` the columns say what was believed before the event. `probability` names a column with the probability
-    that an event happened, `reason` one that says of each event why it changed nothing. A joint distribution has at
-    most `limit` numbers. With `settled`, events of the same time come in the order of the values of their columns,
-    whatever way they came. `measured` names the columns that only the user sees, in whole rows; it is None if only
-    patterns ask.
+    With `before`, the columns contain the belief before the event. `probability` is a column with the probability that
+    an event happened; `reason` is a column with the reason why an event changed nothing. A joint distribution has at
+    most `limit` numbers. With `settled`, events with equal times are ordered by their values, independent of their
+    arrival. `measured` names the columns that only the user sees, in whole rows; it is None if only patterns ask.
     """
 
     states: tuple[StateStatement, ...]
@@ -79,7 +80,7 @@ class StateQuestions:
         return frozenset(named | keys | ({self.probability} if self.probability is not None else set()))
 
     def shared_keys(self, keys: Sequence[str]) -> tuple[str, ...]:
-        """Those of the keys that every state has: events that differ in them have nothing to do with each other."""
+        """The keys that every state has: events that differ in them are independent."""
         return tuple(name for name in keys if all(name in state.partition_by for state in self.states))
 
     def are_asked_by(self, plan: QueryPlan) -> bool:
@@ -108,7 +109,7 @@ def state_questions(
     reason: str | None = None,
     largest_joint: int = LARGEST_JOINT,
 ) -> StateQuestions:
-    """The states of a program, with what the user says about them checked."""
+    """The states of a program, with the user's settings checked."""
     if not statements.states:
         hint = "add `STATE location OF alice, bob IN (...)`"
         raise QueryError([Problem("no-state-declared", "the program has no STATE", hint=hint)], statements.source)
@@ -137,9 +138,9 @@ def _column(name: str, given: str | Measure, statements: Statements) -> StateCol
 def questions_of_patterns(
     statements: Statements, probability: str | None = None, wanted: StateQuestions | None = None
 ) -> StateQuestions | None:
-    """What the patterns of a program ask its states, a column for each question; None if they ask nothing.
+    """The questions of the patterns about the states, one column each; None if there are none.
 
-    `wanted` is what the user asks beside them.
+    `wanted` are the questions of the user.
     """
     if not statements.states:
         return None
@@ -162,7 +163,7 @@ def questions_of_patterns(
 
 
 def refuse_questions(statements: Statements, why: str, hint: str) -> None:
-    """Raises an error at the first question that a pattern asks a state, if one does."""
+    """Raises an error at the first question of a pattern about a state, if any."""
     asking = next((field for field in _fields(statements) if field.asks_state), None) if statements.states else None
     if asking is not None:
         problem = Problem("state-ahead", f"`{asking.name}` {why}", asking.span, hint=hint)
@@ -170,7 +171,7 @@ def refuse_questions(statements: Statements, why: str, hint: str) -> None:
 
 
 def refuse_ahead(statements: Statements, end: object, eager: bool = False) -> None:
-    """On events that are still to come, a question is answered when the watermark reaches the start of its event."""
+    """Rejects questions that cannot be answered on a stream: they need the watermark at the start of their event."""
     if end is not None:
         said = (
             "is evaluated at the start of an event, but events with an `end` column arrive in the order of their ends"
@@ -190,7 +191,7 @@ def refuse_ends(questions: StateQuestions, end: object) -> None:
 
 
 def _fields(statements: Statements) -> Iterator[Field]:
-    """The fields that conditions and results of patterns name."""
+    """The fields that conditions and results of patterns use."""
     for query in statements.statements:
         predicates = [node.predicate for node in walk(query.pattern) if isinstance(node, Event)]
         for expression in (query.where, *predicates, *(column.expression for column in query.returns)):

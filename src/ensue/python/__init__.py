@@ -1,1 +1,1 @@
-"""Queries in Python, equal in power to query text: the same values come out."""
+"""Queries in Python. They create the same nodes as query text."""

@@ -1,4 +1,4 @@
-"""Patterns in Python. Wherever a pattern or a condition is expected, its text is accepted too."""
+"""Patterns and queries in Python. A text is accepted wherever a pattern or a condition is."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from ensue.plan.description import Explanation
 
 
-# --- A whole query in Python: a pattern and its clauses.
+# --- Queries: a pattern and its clauses
 
 FieldNames = str | list[str] | tuple[str, ...]
 Columns = ConditionLike | list[ConditionLike] | tuple[ConditionLike, ...]
@@ -33,7 +33,7 @@ Columns = ConditionLike | list[ConditionLike] | tuple[ConditionLike, ...]
 
 @dataclass(frozen=True, repr=False)
 class Query:
-    """A query as a value; `node` is what its text would parse to. Each method gives a new query.
+    """A query as a value. Each method returns a new query. `node` is the parsed form of its text.
 
     >>> from ensue.python.patterns import event, seq
     >>> query = seq("A a", "B b").where("a.x = b.x").within("1 hour").as_pattern("pair")
@@ -50,7 +50,7 @@ class Query:
         return f'{type(self).__name__}("{self.to_text()}")'
 
     def where(self, *conditions: ConditionLike) -> Self:
-        """Every condition holds as well, besides those there are."""
+        """Add conditions: `WHERE condition AND ...`."""
         where = self.node.where
         for condition in conditions:
             asked = of_the_one_event(condition_node(condition), self.node.pattern)
@@ -58,22 +58,22 @@ class Query:
         return self._with(replace(self.node, where=where))
 
     def partition_by(self, *fields: FieldNames) -> Self:
-        """All events of a match agree on these fields too; a list or tuple stands for its texts."""
+        """Add fields that are equal in all events of a match: `PARTITION BY user_id`. Lists are accepted too."""
         listed = (group if isinstance(group, list | tuple) else [group] for group in fields)
         names = tuple(chain.from_iterable(listed))
         for name in names:
             if not isinstance(name, str):
-                raise TypeError(f'partition_by takes the names of fields, such as "user_id", not {name!r}')
+                raise TypeError(f'partition_by takes names of fields, such as "user_id", not {name!r}')
         return self._with(replace(self.node, partition_by=self.node.partition_by + names))
 
     def within(self, size: WindowLike) -> Self:
-        """The window of the whole match; it takes the place of an earlier one."""
+        """Set the window of the whole match: `WITHIN 1 hour`. Replaces an earlier window."""
         return self._with(replace(self.node, within=window(size)))
 
     def returning(self, *columns: Columns, **named: ConditionLike) -> Self:
-        """Further columns of the result: texts such as `"a.id AS id"`, values, or `name=value`; texts are parsed.
+        """Add columns to the result: texts such as `"a.id AS id"`, values, or `name=value`. Texts are parsed.
 
-        A list or tuple stands for its columns.
+        Lists and tuples of columns are accepted too.
         """
         returns = list(self.node.returns)
         listed = (group if isinstance(group, list | tuple) else [group] for group in columns)
@@ -83,7 +83,7 @@ class Query:
         return self._with(replace(self.node, returns=tuple(returns)))
 
     def match(self, policy: str) -> Self:
-        """Which of the matches are wanted: `MATCH RECENT`; the policies may be written in any case."""
+        """Set the policy that selects matches, in any case: `MATCH RECENT`."""
         if not isinstance(policy, str):
             raise TypeError(f'match takes the name of a policy, such as "recent", not {policy!r}')
         if problems := [*policy_problems(policy)]:
@@ -91,15 +91,15 @@ class Query:
         return self._with(replace(self.node, policy=policy.upper()))
 
     def consume(self) -> Self:
-        """Every event takes part in at most one match: `CONSUME`."""
+        """Use each event in at most one match: `CONSUME`."""
         return self._with(replace(self.node, consume=True))
 
     def share(self) -> Self:
-        """Matches may share events, which is the default: `SHARE`."""
+        """Allow matches to share events, which is the default: `SHARE`."""
         return self._with(replace(self.node, consume=False))
 
     def having(self, *, probability: float) -> Self:
-        """Only matches that are at least so probable: `HAVING PROBABILITY >= 0.9`.
+        """Keep only matches with at least this probability: `HAVING PROBABILITY >= 0.9`.
 
         >>> from ensue.python.patterns import seq
         >>> print(seq("A a", "B b").within(5).having(probability=0.9).to_text())
@@ -115,19 +115,19 @@ class Query:
         return self._with(replace(self.node, having=threshold))
 
     def as_pattern(self, name: str) -> Self:
-        """The query under a name: `PATTERN name ...`."""
+        """Name the query: `PATTERN name ...`."""
         return self._with(replace(self.node, name=name, declares=False))
 
     def as_stream(self, name: str) -> Self:
-        """The matches are the events of a stream of this name: `STREAM name FROM PATTERN ...`."""
+        """Make the matches the events of a new stream: `STREAM name FROM PATTERN ...`."""
         return self._with(replace(self.node, name=name, declares=True))
 
     def to_text(self) -> str:
-        """The query as text; it parses back to an equal query."""
+        """The query as text, which parses to an equal query."""
         return render_query(self.node)
 
     def explain(self, *, time: str = "t") -> str:
-        """What the query means and how it will run, stage by stage; `time` names the time column."""
+        """Describe how the query runs, stage by stage. `time` is the time column."""
         return self._explained(time).to_text()
 
     def _explained(self, time: str) -> Explanation:
@@ -137,7 +137,7 @@ class Query:
         return explain_without_data(statements.statements[0], statements.source, time)
 
     def _repr_html_(self) -> str:
-        """The query and its graph, for a notebook; of one that means nothing yet only its text."""
+        """The query and its graph for a notebook, or only its text if the query has problems."""
         from ensue.plan.picture import as_html
 
         try:
@@ -153,17 +153,17 @@ def _conjunction(left: Expr | None, right: Expr) -> Expr:
     return right if left is None else Binary("and", left, right)
 
 
-# --- patterns
+# --- Patterns
 
 Count = int | np.integer[Any]
 
 
 @dataclass(frozen=True, slots=True)
 class Pattern:
-    """A pattern as a value; `node` is what its text would parse to.
+    """A pattern as a value; `node` is the parsed form of its text.
 
-    `within`, `named`, `times` and its like, `first` and `last` belong to the pattern; the other methods make it a query
-    (see `query_of`).
+    `within`, `named`, `times`, `at_least`, `one_or_more`, `collect`, `first` and `last` return a pattern. The other
+    methods turn the pattern into a query (see `query_of`).
 
     >>> ~event("B", "b").within(5)
     Pattern("NOT B b WITHIN 5")
@@ -178,19 +178,19 @@ class Pattern:
         return f'Pattern("{self.to_text()}")'
 
     def within(self, size: WindowLike) -> Pattern:
-        """Those matches that fit into the window: `x WITHIN 1 hour`."""
+        """The matches that fit into the window: `x WITHIN 1 hour`."""
         return Pattern(patterns.Within(self.node, window(size)))
 
     def named(self, name: str) -> Pattern:
-        """The same pattern with a name for its interval: `x AS name`."""
+        """The pattern with a name for its interval: `x AS name`."""
         return Pattern(patterns.NamedPattern(self.node, name))
 
     def times(self, least: Count, most: Count | None = None, *, every: bool = False) -> Pattern:
-        """So many matches, each before the next: `x{2}`, `x{2,4}`; with `every`, all of them: `x{2,4} ALL`."""
+        """A repetition, each match before the next: `x{2}`, `x{2,4}`. With `every`, all matches: `x{2,4} ALL`."""
         return self._repeated(least, least if most is None else most, every)
 
     def at_least(self, least: Count) -> Pattern:
-        """All matches in the scope of the item, so many or more: `x{2,} ALL`."""
+        """All matches in the scope of the item, at least `least` of them: `x{2,} ALL`."""
         return self._repeated(least, None, True)
 
     def one_or_more(self) -> Pattern:
@@ -198,15 +198,15 @@ class Pattern:
         return self._repeated(1, None, True)
 
     def collect(self) -> Pattern:
-        """All matches in the scope of the item, maybe none: `COLLECT x` or `x*`."""
+        """All matches in the scope of the item, possibly none: `COLLECT x` or `x*`."""
         return self._repeated(0, None, True)
 
     def first(self) -> Pattern:
-        """Only the earliest, for the same choice of the other items: `FIRST x`."""
+        """Only the earliest match for the same events of the other items: `FIRST x`."""
         return Pattern(patterns.Pick(self.node, latest=False))
 
     def last(self) -> Pattern:
-        """Only the latest, for the same choice of the other items: `LAST x`."""
+        """Only the latest match for the same events of the other items: `LAST x`."""
         return Pattern(patterns.Pick(self.node, latest=True))
 
     def where(self, *conditions: ConditionLike) -> Query:
@@ -222,35 +222,35 @@ class Pattern:
         return query_of(self).returning(*columns, **named)
 
     def having(self, *, probability: float) -> Query:
-        """The query with how probable its matches have to be: `HAVING PROBABILITY >= 0.9`."""
+        """The query with a minimum probability of its matches: `HAVING PROBABILITY >= 0.9`."""
         return query_of(self).having(probability=probability)
 
     def match(self, policy: str) -> Query:
-        """The query with a policy that chooses among its matches: `MATCH RECENT`."""
+        """The query with a policy that selects matches: `MATCH RECENT`."""
         return query_of(self).match(policy)
 
     def consume(self) -> Query:
-        """The query whose matches share no events: `CONSUME`."""
+        """The query with each event used in at most one match: `CONSUME`."""
         return query_of(self).consume()
 
     def share(self) -> Query:
-        """The query whose matches may share events, which is the default: `SHARE`."""
+        """The query with matches that can share events, which is the default: `SHARE`."""
         return query_of(self).share()
 
     def as_pattern(self, name: str) -> Query:
-        """The query under this name."""
+        """The query with this name."""
         return query_of(self).as_pattern(name)
 
     def as_stream(self, name: str) -> Query:
-        """The query whose matches are the events of a stream: `STREAM name FROM PATTERN ...`."""
+        """The query with its matches as the events of a new stream: `STREAM name FROM PATTERN ...`."""
         return query_of(self).as_stream(name)
 
     def explain(self, *, time: str = "t") -> str:
-        """What the pattern means as a query of its own, and how it will run; `time` names the time column."""
+        """Describe how the pattern runs as a query. `time` is the time column."""
         return query_of(self).explain(time=time)
 
     def to_text(self) -> str:
-        """The pattern as text; it parses back to an equal pattern."""
+        """The pattern as text, which parses to an equal pattern."""
         return render_pattern(self.node)
 
     def _repeated(self, least: Count, most: Count | None, every: bool) -> Pattern:
@@ -259,7 +259,7 @@ class Pattern:
         return Pattern(patterns.Repeat(self.node, fewest, greatest, every))
 
 
-_ABSENCE = "; `not` asks Python for a truth value: write ~event(...) for the absence of an event"
+_ABSENCE = "; for the absence of an event, write ~event(...) instead of `not`"
 PatternLike = Pattern | patterns.Pattern | str
 
 
@@ -282,7 +282,7 @@ def seq(*items: PatternLike) -> Pattern:
 
 
 def all_of(*items: PatternLike) -> Pattern:
-    """Every item, in any order: `AND(x, y)`.
+    """All items, in any order: `AND(x, y)`.
 
     >>> all_of(event("A", "a"), event("B", "b"))
     Pattern("AND(A a, B b)")
@@ -295,7 +295,7 @@ def any_of(number: Count, /, *items: PatternLike) -> Pattern: ...
 @overload
 def any_of(*items: PatternLike) -> Pattern: ...
 def any_of(*items: PatternLike | Count) -> Pattern:
-    """Any one of the items: `OR(x, y)`; after a number, any so many of them: `ANY(2, x, y, z)`.
+    """One of the items: `OR(x, y)`. With a number first, that many of the items: `ANY(2, x, y, z)`.
 
     >>> any_of(event("A", "a"), event("B", "b")), any_of(2, "A a", "B b", "C c")
     (Pattern("OR(A a, B b)"), Pattern("ANY(2, A a, B b, C c)"))
@@ -331,7 +331,7 @@ def query_of(pattern: PatternLike) -> Query:
 
 
 def pattern_node(pattern: object) -> patterns.Pattern:
-    """The pattern of an expression, of a pattern itself, or of a text."""
+    """The node of a pattern, or of the text of a pattern."""
     match pattern:
         case str():
             return parse_pattern(pattern)
@@ -339,25 +339,25 @@ def pattern_node(pattern: object) -> patterns.Pattern:
             return pattern.node
         case _ if isinstance(pattern, patterns.Pattern):
             return pattern
-    raise TypeError(f"a pattern is expected, not {pattern!r}{_ABSENCE if isinstance(pattern, bool) else ''}")
+    raise TypeError(f"expected a pattern, found {pattern!r}{_ABSENCE if isinstance(pattern, bool) else ''}")
 
 
 def _count(number: object) -> int:
     if isinstance(number, bool) or not isinstance(number, int | np.integer):
-        raise TypeError(f"a repetition takes whole numbers, not {number!r}")
+        raise TypeError(f"a repetition takes integers, not {number!r}")
     return int(number)
 
 
 def raise_any(problems: Iterable[Problem]) -> None:
-    """Raise what was found, if anything was."""
+    """Raise a `QueryError` if there are problems."""
     if found := [*problems]:
         raise QueryError(found)
 
 
 def _nodes(function: str, items: tuple[object, ...]) -> tuple[patterns.Pattern, ...]:
     if not items:
-        raise ValueError(f"{function} has at least one item")
+        raise ValueError(f"{function} takes at least one item")
     for item in items:
         if isinstance(item, list | tuple):
-            raise TypeError(f"a pattern is expected, not {item!r}; pass the items one by one, as in {function}(*items)")
+            raise TypeError(f"expected a pattern, found {item!r}; pass the items separately, as in {function}(*items)")
     return tuple(map(pattern_node, items))

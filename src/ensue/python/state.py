@@ -1,4 +1,4 @@
-"""States in Python, equal to those in text."""
+"""States in Python."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ StartLike = str | Mapping[str, object] | None
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """A state as a value; `node` is what its text would parse to."""
+    """A state as a value; `node` is the parsed form of its text."""
 
     node: StateStatement
 
@@ -24,7 +24,7 @@ class State:
         return f'State("{self.to_text()}")'
 
     def to_text(self) -> str:
-        """The statement as text; it parses back to an equal one."""
+        """The statement as text, which parses to an equal statement."""
         return render_statements(Statements((), states=(self.node,))).removesuffix(";\n")
 
 
@@ -40,9 +40,9 @@ def state(
 ) -> State:
     """Variables with a finite domain per key: `STATE name OF variables IN (values) ...`.
 
-    `on` says what events do: `{"Moved m": "MOVE ANYONE FROM m.source TO m.target"}`, several changes of one event as a
-    list. `starts` is a value, or values with their probabilities, or a variable's own start by its name (None: evenly).
-    `every` is a length of time and a transition.
+    `on` defines how events change the state: `{"Moved m": "MOVE ANYONE FROM m.source TO m.target"}`. Pass a list for
+    several changes by one event. `starts` is a value, a dict of values and probabilities, or a dict of variables and
+    their starts (None: all values have the same probability). `every` is a length of time and a transition.
 
     >>> print(state("s", ["a", "b"], ["x", "y"], on={"M m": "MOVE ANYONE TO y"}, starts={"a": "x"}).to_text())
     STATE s OF a, b IN (x, y)
@@ -76,4 +76,4 @@ def _chances(given: object) -> tuple[Chance, ...] | None:
         return (Chance(given, 1.0),)
     if isinstance(given, Mapping):
         return tuple(Chance(str(value), float(share)) for value, share in given.items())
-    raise TypeError(f"a start is a value, or values with their probabilities, not {given!r}")
+    raise TypeError(f"a start must be a value, or a dict of values and probabilities, not {given!r}")

@@ -1,4 +1,4 @@
-"""Conditions and values in Python: operators build expressions, nothing is evaluated."""
+"""Conditions and values in Python: operators build expressions that are evaluated later."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ensue.text.parser import parse_expression, parse_window
 from ensue.text.render import render_expression
 from ensue.text.values import INT64_MAX, INT64_MIN
 
-# --- Python values as literals and windows.
+# --- Python values as literals and windows
 
 WindowLike = Window | str | int | timedelta | np.integer[Any] | np.timedelta64
 
@@ -25,7 +25,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def literal(value: object) -> expressions.Literal | expressions.Duration | expressions.Timestamp:
-    """The literal that stands for a Python value.
+    """The literal of a Python value.
 
     >>> literal(5), literal(timedelta(seconds=1))
     (Literal(value=5), Duration(nanoseconds=1000000000))
@@ -49,11 +49,11 @@ def literal(value: object) -> expressions.Literal | expressions.Duration | expre
             return _timestamp(value)
         case date():
             return _timestamp(datetime(value.year, value.month, value.day))
-    raise TypeError(f"a {type(value).__name__} is not a value that a query can hold")
+    raise TypeError(f"unsupported type in a query: {type(value).__name__}")
 
 
 def window(value: WindowLike) -> Window:
-    """The window that stands for a text, a number of ticks or a `timedelta`.
+    """The window of a text, an integer or a `timedelta`.
 
     >>> window("100 events"), window(5), window(timedelta(seconds=1))
     (Events(count=100), Ticks(count=5), Duration(nanoseconds=1000000000))
@@ -70,17 +70,17 @@ def window(value: WindowLike) -> Window:
         case expressions.Literal(int(count)) if not isinstance(count, bool):
             _not_negative(count, value)
             return Ticks(count)
-    raise TypeError(f"a window is a text such as '1 hour', a whole number or a timedelta, not {value!r}")
+    raise TypeError(f"a window must be a text such as '1 hour', an integer or a timedelta, not {value!r}")
 
 
 def _not_negative(size: int, value: object) -> None:
     if size < 0:
-        raise QueryError([Problem("window-size", f"a window of time is not negative: {value!r}")])
+        raise QueryError([Problem("window-size", f"a window of time must not be negative, but is {value!r}")])
 
 
 def _timestamp(moment: datetime) -> expressions.Timestamp:
     if moment != moment:
-        raise ValueError("NaT is not a value that a query can hold; None is NULL")
+        raise ValueError("NaT is not supported in a query; use None for NULL")
     zoned = moment.utcoffset() is not None
     elapsed = (moment if zoned else moment.replace(tzinfo=UTC)) - _EPOCH
     return expressions.Timestamp(_fitting(_microseconds(elapsed) * 1000 + getattr(moment, "nanosecond", 0)), zoned)
@@ -97,13 +97,13 @@ def _microseconds(duration: timedelta) -> int:
 
 def _numpy_time(value: np.datetime64 | np.timedelta64) -> expressions.Timestamp | expressions.Duration:
     if np.isnat(value):
-        raise ValueError("NaT is not a value that a query can hold; None is NULL")
+        raise ValueError("NaT is not supported in a query; use None for NULL")
     kind: type[expressions.Timestamp] | type[expressions.Duration] = (
         expressions.Timestamp if isinstance(value, np.datetime64) else expressions.Duration
     )
     exact = value.astype(f"{value.dtype.kind}8[ns]")
     if exact.astype(value.dtype) != value:
-        raise ValueError(f"{value!r} is not a whole number of nanoseconds that fits into 64 bits")
+        raise ValueError(f"{value!r} cannot be converted to a 64-bit number of nanoseconds")
     return kind(int(exact.astype(np.int64)))
 
 
@@ -115,18 +115,18 @@ def _fitting(value: int) -> int:
 
 def _finite(value: float) -> float:
     if not math.isfinite(value):
-        raise ValueError(f"{value} is not a number that a query can hold; None is NULL")
+        raise ValueError(f"a number in a query must be finite, but is {value}; use None for NULL")
     return value
 
 
-# --- values
+# --- Values
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Value:
-    """An expression under construction; `node` is the expression.
+    """An expression built with Python operators; `node` is the expression.
 
-    Python values become literals; next to `&` and `|` a text is a condition and is parsed.
+    Python values become literals. An operand of `&` or `|` that is a text is parsed as a condition.
 
     >>> (var("a").amount * 2 > 10) & "b.kind = 'x'"
     Value("a.amount * 2 > 10 AND b.kind = 'x'")
@@ -206,8 +206,8 @@ class Value:
 
     def __bool__(self) -> NoReturn:
         raise TypeError(
-            "a condition is true or false only for events: combine conditions with & | ~ and parentheses instead of "
-            "`and`, `or`, `not`, and write (1 < x) & (x < 5) instead of 1 < x < 5"
+            "a condition has no truth value in Python: combine conditions with &, | and ~ instead of `and`, `or` and "
+            "`not`, and write (1 < x) & (x < 5) instead of 1 < x < 5"
         )
 
     def __repr__(self) -> str:
@@ -246,7 +246,7 @@ class Value:
         return Value(expressions.IsNull(self.node, negated=True))
 
     def concat(self, other: object) -> Value:
-        """`x || y`, the two texts joined."""
+        """`x || y`: the concatenation of two texts."""
         return _binary("||", self, other)
 
     def to_text(self) -> str:
@@ -258,7 +258,7 @@ ConditionLike = Value | expressions.Expr | str
 
 
 class Variable:
-    """A variable or AS name of a pattern: its attributes and items are the fields of the event.
+    """A variable or AS name of a pattern. Its attributes and items are the fields of the event.
 
     >>> var("a").amount, var("a")["order line"]
     (Value("a.amount"), Value("a.`order line`"))
@@ -279,7 +279,7 @@ class Variable:
 
 
 def var(name: str) -> Variable:
-    """The variable of that name.
+    """The variable with this name.
 
     >>> var("a").t - var("b").t
     Value("a.t - b.t")
@@ -288,7 +288,7 @@ def var(name: str) -> Variable:
 
 
 def field(name: str) -> Value:
-    """A field of the event itself, for the local predicate of `event`.
+    """A field of the event itself, for the condition of `event`.
 
     >>> field("amount") > 1000
     Value("amount > 1000")
@@ -306,7 +306,7 @@ def value(python_value: object) -> Value:
 
 
 def call(name: str, *arguments: object) -> Value:
-    """A function of values.
+    """A call of a function.
 
     >>> call("abs", field("x"))
     Value("abs(x)")
@@ -315,30 +315,30 @@ def call(name: str, *arguments: object) -> Value:
 
 
 def case(*branches: tuple[ConditionLike, object], default: object = None) -> Value:
-    """The value beside the first condition that holds; without any, the default.
+    """The value of the first condition that is true, or the default.
 
     >>> case((field("x") > 0, "up"), ("x < 0", "down"), default="flat")
     Value("CASE WHEN x > 0 THEN 'up' WHEN x < 0 THEN 'down' ELSE 'flat' END")
     """
     if not branches:
-        raise ValueError("case has at least one (condition, value)")
+        raise ValueError("case takes at least one pair (condition, value)")
     nodes = tuple((condition_node(condition), value_node(result)) for condition, result in branches)
     return Value(expressions.Case(nodes, None if default is None else value_node(default)))
 
 
 def same(*fields: str) -> Value:
-    """All variables of the pattern agree on these fields.
+    """The condition that all variables of the pattern have equal values in these fields.
 
     >>> same("user", "device")
     Value("SAME(user, device)")
     """
     if not fields:
-        raise ValueError("same names at least one field")
+        raise ValueError("same takes at least one field")
     return Value(expressions.Same(fields))
 
 
 def value_node(thing: object) -> expressions.Expr:
-    """The expression of a `Value`, of an expression itself, or of a Python value as a literal."""
+    """The expression of a `Value`, an expression, or a Python value as a literal."""
     match thing:
         case Value():
             return thing.node
@@ -346,12 +346,12 @@ def value_node(thing: object) -> expressions.Expr:
             return thing
         case Variable():
             name = thing._variable
-            raise TypeError(f'name a field of `{name}`, e.g. var("{name}").amount')
+            raise TypeError(f'expected a field of `{name}`, such as var("{name}").amount, found the variable')
     return literal(thing)
 
 
 def condition_node(condition: ConditionLike) -> expressions.Expr:
-    """The expression of a condition; a text is parsed."""
+    """The expression of a condition. A text is parsed."""
     return parse_expression(condition) if isinstance(condition, str) else value_node(condition)
 
 
@@ -361,8 +361,8 @@ def _binary(operator: str, left: object, right: object) -> Value:
 
 def _listed(items: Iterable[object]) -> tuple[expressions.Expr, ...]:
     if isinstance(items, str):
-        raise TypeError(f"a list of values is expected, not the text {items!r}")
+        raise TypeError(f"expected a list of values, found the text {items!r}")
     nodes = tuple(map(value_node, items))
     if not nodes:
-        raise ValueError("the list of values is empty")
+        raise ValueError("the list of values must not be empty")
     return nodes

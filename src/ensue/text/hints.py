@@ -186,7 +186,7 @@ def _quoted_name(slip: Slip) -> str:
     quote, content = slip.found.text[0], slip.found.text[1:-1]
     if quote not in "'\"" or not content:
         return ""
-    return f"quotes are for text; as a name, write {quote_name(content.replace(quote * 2, quote))}"
+    return f"quotes enclose text; for a name, write {quote_name(content.replace(quote * 2, quote))}"
 
 
 def _star(slip: Slip) -> str:
@@ -215,7 +215,7 @@ def _sql_clause(slip: Slip) -> str:
 
 def _quoted_time(slip: Slip) -> str:
     """`WITHIN '10 seconds'` and `INTERVAL '10' SECOND`."""
-    # The words before, at and after the slip; the first is WITHIN, INTERVAL or, in a window of its own, the text.
+    # The words before, at and after the error; the first is WITHIN, INTERVAL or, in a separate window, the text.
     lexemes = [lexeme for lexeme in (slip.previous, slip.found, *slip.after[:2]) if lexeme]
     words = [lexeme.text.strip("'") for lexeme in lexemes]
     clause = "WITHIN " if words[0].upper() == "WITHIN" else ""

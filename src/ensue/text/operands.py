@@ -111,7 +111,7 @@ def window_problems(
     name: str, window: pattern_nodes.Window | None, span: Span | None = None, *, negative: bool = False
 ) -> Iterator[Problem]:
     """The duration of an operator is a positive length of time."""
-    hint = "for example `5 minutes`, or an integer if timestamps are integers"
+    hint = "for example `5 minutes`, or an integer if the time column has integers"
     match window:
         case None:
             message, hint = f"the duration of {name} must be an integer or have a unit", "add a unit: `1.5 hours`"
@@ -134,10 +134,10 @@ def repeat_problems(least: int, most: int | None, every: bool, span: Span | None
         message, hint = f"the minimum {least} is greater than the maximum {most}", f"write `{{{most},{least}}}`"
     elif most is None and not every:
         message = f"a repetition of {least} or more has no upper limit"
-        hint = f"write `{{{least},}} ALL` for all events, or set a maximum: `{{{least},{least + 2}}}`"
+        hint = f"write `{{{least},}} ALL` to bind all events, or set a maximum: `{{{least},{least + 2}}}`"
     elif least == 0 and not every:
         message = "a repetition without ALL must have at least 1 element"
-        hint = f"write `{{1,{most}}}`, or `{{0,{most}}} ALL` for all events"
+        hint = f"write `{{1,{most}}}`, or `{{0,{most}}} ALL` to bind all events"
     else:
         return
     yield Problem("repeat-count", message, span, hint=hint)
@@ -190,7 +190,7 @@ def _shape_problems(
         return [Problem("operator-arguments", message, span, hint=hint)]
     split = first_brackets(operator.name)
     if sizes != ([split, len(wanted) - split] if split else [len(wanted)]):
-        message = f"the parentheses of {operator.name} must be as in `{operator_form(operator.name)}`"
+        message = f"{operator.name} must be written as `{operator_form(operator.name)}`"
         return [Problem("operator-arguments", message, span, hint=hint)]
     return [
         Problem("operator-arguments", f"{operator.name} expects {want} here, found {kind}", argument.span, hint=hint)

@@ -57,7 +57,7 @@ def _folders() -> list[Path]:
 
 
 def _is_private(path: Path) -> bool:
-    """Whether only the user or root can write to a folder or a file: reading a pickle runs code."""
+    """Whether only the user or root can write to a folder or a file: loading a pickle runs code."""
     if os.name == "nt":
         return True
     entry = path.stat()
@@ -118,7 +118,7 @@ def file_statements(path: Path, name: str | None = None) -> Statements:
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+        reason = error.strerror if isinstance(error, OSError) else "the file is not UTF-8"
         raise QueryError([Problem("query-file", f"cannot read `{path}`: {reason}")]) from error
     return parse_statements(text, name or path.name)
 

@@ -186,7 +186,7 @@ def render_pattern(pattern: patterns.Pattern) -> str:
         case patterns.NamedPattern():
             return f"{_postfixed(pattern.item)} AS {render_variable(pattern.name)}"
         case patterns.RelatedItems():
-            # Nobody writes it; where it came from no text, messages cite it as the operator it stands for.
+            # Generated. Without an original text, messages show it as its operator.
             written = pattern.origin or patterns.Operation(pattern.operator, pattern.items)
             return render_pattern(written)
 

@@ -374,7 +374,7 @@ class RuleRules(ValueRules):
         return items
 
     def condition(self, span: Span, expression: Expr) -> rules.Item:
-        # In parentheses, it is a condition whatever it calls.
+        # In parentheses, it is always a condition.
         if isinstance(expression, Call) and expression.span == span:
             name = read_name(self.source.text, span.start)
             if name.startswith("`") or name.lower() not in FUNCTIONS:

@@ -29,7 +29,7 @@ _COMPARISONS = ("=", "==", "!=", "<>", "<", "<=", ">", ">=")
 
 _STATEMENTS = ("_RULE", "_PATTERN", "_STREAM", "_CONSTRAINT", "_FACT", "_TABLE", "_HIERARCHY", "_STATE", "_ON")
 _KEYWORDS = frozenset(terminal.strip("_") for terminal in _STATEMENTS)
-# Sets of terminals that one phrase names; the first terminal of each stands only where all the others may.
+# Sets of terminals with one phrase for each; the first terminal is only accepted where all the others are.
 _EXPRESSION = (
     "SCIENTIFIC", "INTEGER", "DECIMAL", "STRING", "_TRUE", "_FALSE", "_NULL", "_TIMESTAMP", "_SAME", "_CASE", "NAME",
     "QUOTED", "MINUS", "_LPAR", "_NOT", "_P", "_E", "_MOST_LIKELY",
@@ -145,7 +145,7 @@ def _expectation(accepted: frozenset[str]) -> str:
     return " or ".join(filter(None, (", ".join(phrases[:-1]), phrases[-1])))
 
 
-# Hints: each looks for one slip and gives its remedy, or nothing.
+# Hints: each function recognizes one mistake and returns its fix, or an empty text.
 
 
 def _foreign_sign(slip: Slip) -> str:
@@ -192,7 +192,7 @@ def _chained_comparison(slip: Slip) -> str:
 
 
 def _keyword_as_name(slip: Slip) -> str:
-    # Where a value is expected, AND and OR say that their left or right side is missing.
+    # Where a value is expected, AND or OR means that an operand is missing.
     operand_missing = slip.word in ("AND", "OR") and "INTEGER" in slip.accepted
     if slip.found and is_reserved(slip.found.text) and "NAME" in slip.accepted and not operand_missing:
         return f"{slip.word} is a keyword; to use it as a name, put it in backticks"

@@ -1,6 +1,6 @@
-"""The command line. What only looks at program files answers at once: it loads nothing that works on data.
+"""The command line. Commands that only read program files start fast, because they load no library for data.
 
-`main` is `ensue`; the commands themselves, with their options and help, are in `commands`.
+`main` runs `ensue`. The module `commands` defines the commands, their options and their help.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def main() -> None:
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED)
     except BrokenPipeError:
-        # The reader has read enough and left. What Python flushes at the end goes nowhere.
+        # The reader, such as `head`, has closed the pipe. Discard what Python flushes at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)
 

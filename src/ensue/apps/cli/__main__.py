@@ -1,4 +1,4 @@
-"""`python -m ensue.apps.cli` is `ensue`."""
+"""Runs `ensue` as `python -m ensue.apps.cli`."""
 
 from ensue.apps.cli import main
 

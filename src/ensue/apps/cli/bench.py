@@ -1,4 +1,4 @@
-"""`ensue bench`: how many events a second this machine looks at, for drawn events or for a user's own program."""
+"""`ensue bench`: measures events per second, for generated events or for a user's own program and events."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ import pyarrow.parquet as parquet
 from rich.table import Table
 
 from ensue.api import run
-from ensue.apps.cli.detect import choose_pattern, name_patterns
 from ensue.apps.cli.files import read_sources
+from ensue.apps.cli.program_files import choose_pattern, name_patterns
 from ensue.apps.cli.terminal import counted, messages, open_console, show
 from ensue.kernels.warm_up import warm_up
 from ensue.plan.plans import NO_LIMITS
 from ensue.programs import Program, parse
 
-# --- Drawn events, patterns over them and how long something takes: what `ensue bench` and the benchmarks share.
+# --- Generated events, patterns and timing, shared by `ensue bench` and the benchmarks
 
 TIME_SPAN = 10**9
 TYPES = 20
@@ -36,11 +36,11 @@ PATTERNS = {
     "SEQ(A, NOT B, C)": ("SEQ(T00 a, NOT T01 b, T02 c)", 0.225),
     "SEQ(A, NOT SEQ(B, C), D)": ("SEQ(T00 a, NOT SEQ(T01 b, T03 d), T02 c)", 0.205),
 }
-"""Patterns with windows for about one match per 100 events, in mean gaps between events of one type and key."""
+"""Patterns and their windows, in mean gaps between events of one type and key: about one match per 100 events."""
 
 
 def make_events(count: int, keys: int, types: int = TYPES, seed: int = 0, in_order: bool = True) -> pa.Table:
-    """Events of equally frequent types, spread evenly over keys and time, with a number and a measurement each."""
+    """Generates events of equally frequent types, spread evenly over keys and time, with two numeric columns."""
     random = np.random.default_rng(seed)
     times = random.integers(0, TIME_SPAN, count)
     if in_order:
@@ -58,14 +58,14 @@ def make_events(count: int, keys: int, types: int = TYPES, seed: int = 0, in_ord
 
 
 def query_text(pattern: str, share: float, count: int, groups: int, types: int = TYPES, keyed: bool = True) -> str:
-    """The pattern with a window of so many mean gaps between events of one type and group."""
+    """Returns the query of a pattern whose window is `share` mean gaps between events of one type and group."""
     window = max(1, int(share * TIME_SPAN * types * groups / count))
     partition = "PARTITION BY key" if keyed else ""
     return f"PATTERN {pattern} {partition} WITHIN {window} {RETURNED}"
 
 
 def seconds(work: Callable[[], object], repeat: int = 3) -> float:
-    """The best of several runs."""
+    """Returns the time of the best of several runs."""
     best = float("inf")
     for _ in range(repeat):
         begin = time.perf_counter()
@@ -75,11 +75,11 @@ def seconds(work: Callable[[], object], repeat: int = 3) -> float:
 
 
 def unit_of(times: npt.NDArray[np.int64], keys: npt.NDArray[np.int64]) -> float:
-    """The unit that figures are given in: how long it takes to sort the rows by key and time."""
+    """Returns the unit of the figures: the time to sort the rows by key and time."""
     return seconds(lambda: np.lexsort((times, keys)), repeat=2)
 
 
-# --- bench
+# --- Measurements
 
 EVENTS_PER_KEY = 100
 
@@ -88,7 +88,7 @@ Sources: TypeAlias = "pa.Table | Mapping[str, pa.Table]"
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """A program of one pattern, and the events that it is measured on; `unit` is the time of a sort of its rows."""
+    """A program of one pattern and the events to run it on. `unit` is the time to sort the events."""
 
     name: str
     program: Program
@@ -105,7 +105,7 @@ class Work:
 
 @dataclass(frozen=True, slots=True)
 class Speed:
-    """What was measured of one pattern: the best run, in seconds, and in units where there is one."""
+    """The measurement of one pattern: the best run in seconds, and in units if there is a unit."""
 
     name: str
     runtime: str
@@ -120,7 +120,7 @@ class Speed:
 
 
 def drawn_work(events: int) -> list[Work]:
-    """The three patterns of README's table of speed over drawn events, a hundred for each key."""
+    """Returns three patterns over generated events, a hundred per key."""
     keys = max(1, events // EVENTS_PER_KEY)
     table = make_events(events, keys)
     unit = unit_of(table.column("t").to_numpy(), table.column("key").to_numpy())
@@ -131,7 +131,7 @@ def drawn_work(events: int) -> list[Work]:
 
 
 def own_work(program: Program, events: Sequence[str], time: str, type: str | None, end: str | None) -> list[Work]:
-    """Each pattern of a user's program over the user's events."""
+    """Returns each pattern of a user's program with the user's events."""
     sources = read_sources(events, [name for name in (time, end) if name is not None])
     named = name_patterns(program)
     work = []
@@ -144,8 +144,8 @@ def own_work(program: Program, events: Sequence[str], time: str, type: str | Non
 
 
 def measure(work: Sequence[Work], on_spark: bool, repeat: int) -> list[Speed]:
-    """Measures each pattern: a first run that does not count, then the best of `repeat`."""
-    messages("Getting ready; the first run on a machine compiles for some seconds ...")
+    """Measures each pattern: one warm-up run, then the best of `repeat` runs."""
+    messages("Compiling kernels (takes a few seconds on the first run) ...")
     warm_up()
     if on_spark:
         return _measure_on_spark(work, repeat)
@@ -153,12 +153,12 @@ def measure(work: Sequence[Work], on_spark: bool, repeat: int) -> list[Speed]:
 
 
 def show_speeds(speeds: Sequence[Speed], as_json: bool) -> None:
-    """Writes what was measured to stdout."""
+    """Writes the measurements to stdout."""
     if as_json:
         rows = [{**asdict(speed), "events_per_second": speed.events_per_second} for speed in speeds]
         show(json.dumps(rows, indent=2, ensure_ascii=False))
         return
-    table = Table("pattern", "where", "events", "matches", "seconds", "events a second", "units")
+    table = Table("pattern", "runtime", "events", "matches", "seconds", "events per second", "units")
     for column in table.columns[2:]:
         column.justify = "right"
     for speed in speeds:
@@ -166,7 +166,7 @@ def show_speeds(speeds: Sequence[Speed], as_json: bool) -> None:
         cells = (f"{speed.events:,}", f"{speed.matches:,}", f"{speed.seconds:.3f}", f"{speed.events_per_second:,}")
         table.add_row(speed.name, speed.runtime, *cells, units)
     open_console().print(table)
-    messages("A unit is the time of numpy.lexsort((time, key)) over the same rows, on one core of this machine.")
+    messages("A unit is the time that numpy.lexsort((time, key)) takes for the same rows on one core of this machine.")
 
 
 def _tables(sources: Sources) -> list[pa.Table]:
@@ -174,7 +174,7 @@ def _tables(sources: Sources) -> list[pa.Table]:
 
 
 def _sorting_time(sources: Sources, time: str, keys: Sequence[str]) -> float | None:
-    """How long it takes to sort the rows of one table by its keys and time; None if there are several tables."""
+    """Returns the time to sort the rows of one table by key and time; None if there are several tables."""
     if not isinstance(sources, pa.Table) or {time, *keys} - set(sources.column_names):
         return None
     times = sources.column(time).cast(pa.int64(), safe=False).fill_null(0).to_numpy()
@@ -210,7 +210,7 @@ def _measure_on_spark(work: Sequence[Work], repeat: int) -> list[Speed]:
 
 @contextmanager
 def _session() -> Iterator[Any]:
-    """The running Spark session, or one that ends with this."""
+    """Gives the running Spark session, or a new one that it stops at the end."""
     from ensue.runtimes.spark.session import running_session, spark_session
 
     was_there = running_session() is not None
@@ -237,7 +237,7 @@ def _measure_frames(work: Work, spark: Any, folder: Path, repeat: int) -> Speed:
 
 
 def _frames(sources: Sources, spark: Any, folder: Path) -> Any:
-    """The events as DataFrames over files, in Spark's unit of time."""
+    """Writes the events to files, with times in microseconds, and returns DataFrames over them."""
     folder.mkdir()
     if isinstance(sources, pa.Table):
         return _frame(sources, spark, folder / "events.parquet")

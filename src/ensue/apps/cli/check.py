@@ -1,4 +1,4 @@
-"""Checking program files without data; imports neither the engine nor its compiler, so that it answers soon."""
+"""`ensue check` and `ensue fmt`: check and format program files. They do not import the engine, so they start fast."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from ensue.text.parser import parse_statements
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A problem and the text it stands in."""
+    """A problem and its source text."""
 
     problem: Problem
     source: Source
@@ -35,7 +35,7 @@ class Finding:
 
     @property
     def fields(self) -> dict[str, str | int | None]:
-        """What a program reads of it; `line` and `column` count from 1."""
+        """The problem as JSON fields. `line` and `column` count from 1."""
         span = self.problem.span
         line, column = self.source.position(span.start) if span is not None else (None, None)
         return {
@@ -50,20 +50,20 @@ class Finding:
 
 
 def run_check(paths: Sequence[str], as_json: bool) -> int:
-    """Reports the problems of the files and gives the exit code: 1 if there are some."""
+    """Reports the problems of the files. Returns the exit code: 1 if there are problems, otherwise 0."""
     with reported():
         found = check_files(paths)
     if as_json:
         show(problems_as_json(found))
     else:
-        # At once, so that the exit code is that of the check even if the reader leaves after the first lines.
+        # In one write, so that the exit code is that of the check even if the reader closes the pipe early.
         summary = f"{counted(len(paths), 'file')} checked, {counted(len(found), 'problem')}"
         messages("".join(f"{item.rendered}\n\n" for item in found) + summary)
     return 1 if found else 0
 
 
 def check_files(paths: Sequence[str]) -> list[Finding]:
-    """Every problem of every file, as far as it can be seen without data; `-` is what comes from stdin."""
+    """Returns all problems of all files that can be found without data. `-` is stdin."""
     return [finding for path in paths for finding in _check_text(read_input(path), input_name(path))]
 
 
@@ -97,42 +97,42 @@ def _check_text(text: str, name: str) -> list[Finding]:
 
 
 STDIN = "-"
-"""Stands for what comes from stdin, where a file is named."""
+"""The file name that means stdin."""
 
 
 def input_name(path: str) -> str:
-    """What messages call a file, or stdin."""
+    """Returns the name of a file, or of stdin, for messages."""
     return "stdin" if path == STDIN else path
 
 
 def read_input(path: str) -> str:
-    """The text of a file, or what comes from stdin."""
+    """Reads a file or stdin."""
     if path != STDIN:
         return read_text(Path(path))
     try:
         return sys.stdin.read()
     except UnicodeDecodeError as error:
-        raise UsageError("not-text", f"stdin is not UTF-8 text: byte {error.start}") from error
+        raise UsageError("not-text", f"stdin is not UTF-8 text (byte {error.start})") from error
 
 
 def read_text(path: Path) -> str:
-    """The text of a file that the user has named."""
+    """Reads a text file."""
     try:
         return existing_file(path).read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
         raise UsageError(
-            "not-text", f"`{path}` is not UTF-8 text: byte {error.start}", "is it an .ensue file?"
+            "not-text", f"`{path}` is not UTF-8 text (byte {error.start})", "pass an .ensue file"
         ) from error
     except OSError as error:
-        raise UsageError("unreadable-file", f"`{path}` cannot be read: {error.strerror}") from error
+        raise UsageError("unreadable-file", f"cannot read `{path}`: {error.strerror}") from error
 
 
-# --- `ensue fmt`: programs in the standard form.
+# --- `ensue fmt`
 
 
 @dataclass(frozen=True, slots=True)
 class FormattedFile:
-    """A file as it is and as it should be."""
+    """The text of a file, and the same text in the standard form."""
 
     path: str
     text: str
@@ -144,7 +144,7 @@ class FormattedFile:
 
 
 def run_fmt(paths: Sequence[str], only_check: bool, as_json: bool) -> int:
-    """Writes files in the standard form, `-` to stdout; gives the exit code: 1 if `only_check` and one would change."""
+    """Formats files in place, and stdin to stdout. With `only_check`, returns exit code 1 if a file would change."""
     with reported():
         found = formatted_files(paths)
         if not only_check:
@@ -155,18 +155,18 @@ def run_fmt(paths: Sequence[str], only_check: bool, as_json: bool) -> int:
     else:
         verb = "would change" if only_check else "changed"
         lines = "".join(f"{verb}: {input_name(file.path)}\n" for file in changed)
-        messages(f"{lines}{counted(len(found), 'file')} looked at")
+        messages(f"{lines}{counted(len(found), 'file')} checked")
     return 1 if only_check and changed else 0
 
 
 def formatted_files(paths: Sequence[str]) -> list[FormattedFile]:
-    """Every file in the standard form; a file with a syntax error is an error, and nothing is written."""
+    """Returns all files in the standard form. Raises an error if a file has a syntax error."""
     texts = [(path, read_input(path)) for path in paths]
     return [FormattedFile(path, text, format_text(text, input_name(path))) for path, text in texts]
 
 
 def write_changed(files: Sequence[FormattedFile]) -> None:
-    """Writes the files that change, and what came from stdin to stdout."""
+    """Writes the changed files, and the text from stdin to stdout."""
     for file in files:
         if file.path == STDIN:
             sys.stdout.write(file.standard)
@@ -175,4 +175,4 @@ def write_changed(files: Sequence[FormattedFile]) -> None:
             try:
                 Path(file.path).write_text(file.standard, encoding="utf-8")
             except OSError as error:
-                raise UsageError("unwritable-file", f"`{file.path}` cannot be written: {error.strerror}") from error
+                raise UsageError("unwritable-file", f"cannot write `{file.path}`: {error.strerror}") from error

@@ -1,4 +1,4 @@
-"""The commands, their options and their help. They import what they need when they run: `--help` answers at once."""
+"""The commands, their options and their help. Commands import modules only when they run, so that `--help` is fast."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ensue.apps.cli.terminal import show
 
 
 class _Commands(TyperGroup):
-    """The commands; that a reader such as `head` has read enough and left is no failure of theirs."""
+    """The group of all commands. It does not fail when a reader such as `head` closes the pipe."""
 
     def main(self, *arguments: Any, **options: Any) -> Any:
         if os.environ.get("NO_COLOR"):
@@ -27,7 +27,7 @@ class _Commands(TyperGroup):
         try:
             return super().main(*arguments, **options)
         except SystemExit as left:
-            # Both typer and rich leave from within their handling of the broken pipe.
+            # Both typer and rich exit from within their handling of the broken pipe.
             if isinstance(left.__context__, BrokenPipeError):
                 raise SystemExit(0) from None
             raise
@@ -36,19 +36,19 @@ class _Commands(TyperGroup):
 app = typer.Typer(
     name="ensue",
     cls=_Commands,
-    help="Complex event processing: which events, in which order, with which of them absent.",
-    epilog="Start with `ensue demo`; then `ensue explain FILE` shows what a pattern means and how it runs.",
+    help="Complex event processing: find patterns of events, and of absent events, in time-ordered data.",
+    epilog="Start with `ensue demo`. `ensue explain FILE` shows what a pattern means and how it runs.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
 
 
 def _complete_pattern(context: typer.Context, incomplete: str) -> Iterator[str]:
-    """The names of the patterns in the program that the command line names."""
-    from ensue.apps.cli.detect import read_program
+    """Completes the names of the patterns in the program."""
+    from ensue.apps.cli.program_files import read_program
     from ensue.errors import EnsueError
 
-    # While an option lacks its value, what stands before it is not read yet.
+    # While an option has no value yet, the arguments before it are not parsed.
     file = context.params.get("file") or next(iter(context.args), None)
     if file is None:
         return
@@ -66,7 +66,7 @@ def _complete_code(incomplete: str) -> Iterator[str]:
 
 
 PatternName = Annotated[
-    str | None, typer.Option(help="only this pattern or head", show_default=False, autocompletion=_complete_pattern)
+    str | None, typer.Option(help="only this pattern or rule", show_default=False, autocompletion=_complete_pattern)
 ]
 
 
@@ -99,25 +99,23 @@ EventFiles = Annotated[
     list[str],
     typer.Option(
         metavar="DATA",
-        help="a .parquet, .csv, .csv.gz, .json or .jsonl file, a folder of them, or STREAM=DATA",
+        help="a .parquet, .csv, .csv.gz, .json or .jsonl file, a folder of such files, or STREAM=DATA",
         show_default=False,
     ),
 ]
-TimeColumn = Annotated[str, typer.Option(metavar="COLUMN", help="the time of an event", show_default=False)]
-TypeColumn = Annotated[
-    str | None, typer.Option(metavar="COLUMN", help="the stream that an event belongs to", show_default=False)
-]
+TimeColumn = Annotated[str, typer.Option(metavar="COLUMN", help="time of an event", show_default=False)]
+TypeColumn = Annotated[str | None, typer.Option(metavar="COLUMN", help="stream of an event", show_default=False)]
 EndColumn = Annotated[
-    str | None, typer.Option(metavar="COLUMN", help="when an event ends, if events last", show_default=False)
+    str | None, typer.Option(metavar="COLUMN", help="end of an event, for events with a duration", show_default=False)
 ]
 
 TableFiles = Annotated[
     list[str] | None,
-    typer.Option(metavar="NAME=DATA", help="the rows of a TABLE of the program", show_default=False),
+    typer.Option(metavar="NAME=DATA", help="rows of a TABLE of the program", show_default=False),
 ]
 RowsShown = Annotated[
     int | None,
-    typer.Option(min=0, help="rows written per pattern; by default 20 of a table, all otherwise", show_default=False),
+    typer.Option(min=0, help="rows to write per pattern; default: 20 for a table, otherwise all", show_default=False),
 ]
 
 
@@ -129,10 +127,10 @@ def _show_version(wanted: bool) -> None:
 @app.callback()
 def options(
     version: Annotated[
-        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and leave.")
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
     ] = False,
 ) -> None:
-    """Complex event processing: which events, in which order, with which of them absent."""
+    """Complex event processing: find patterns of events, and of absent events, in time-ordered data."""
 
 
 @app.command(epilog="Example: `ensue check *.ensue`")
@@ -140,10 +138,10 @@ def check(
     files: ProgramFiles,
     format: Annotated[ProblemFormat, typer.Option(help="json: a list of problems on stdout")] = ProblemFormat.TEXT,
 ) -> None:
-    """Check programs without data: syntax, names, scopes, and times that cannot hold together.
+    """Check programs without data: syntax, names, scopes, and contradictory time conditions.
 
-    All problems of a file are reported together; where there is a syntax error, only the first one. Names of fields
-    need data: `detect` checks them. Exit code 0: no problem; 1: some; 2: a file cannot be read.
+    All problems of a file are reported together, but only the first syntax error. Field names require data: `detect`
+    checks them. Exit code 0: no problems; 1: problems found; 2: a file cannot be read.
     """
     from ensue.apps.cli.check import run_check
 
@@ -154,14 +152,14 @@ def check(
 def explain(
     file: ProgramFile,
     pattern: PatternName = None,
-    time: Annotated[str, typer.Option(metavar="NAME", help="the time of an event, as the pattern calls it")] = "t",
+    time: Annotated[str, typer.Option(metavar="NAME", help="name of the time column in the pattern")] = "t",
     format: Annotated[ProblemFormat, typer.Option(help="json: one object on stdout")] = ProblemFormat.TEXT,
     stages: Annotated[
-        bool, typer.Option("--stages", help="the program after each lowering instead: rules, contexts, operators, ...")
+        bool, typer.Option("--stages", help="show the program after each rewrite step instead of the plan")
     ] = False,
 ) -> None:
-    """Show what each pattern means and how it will run: its graph, its plan, and the state a stream would keep."""
-    from ensue.apps.cli.detect import explain_program, read_program
+    """Show what each pattern means and how it runs: its graph, its plan, and the state that a stream keeps."""
+    from ensue.apps.cli.program_files import explain_program, read_program
     from ensue.apps.cli.terminal import reported
 
     with reported():
@@ -180,31 +178,41 @@ def detect(
     end: EndColumn = None,
     table: TableFiles = None,
     pattern: PatternName = None,
-    format: Annotated[TableFormat, typer.Option(help="how matches are written")] = TableFormat.TABLE,
+    format: Annotated[TableFormat, typer.Option(help="output format of the matches")] = TableFormat.TABLE,
     rows: RowsShown = None,
     limit: Annotated[
         int | None,
         typer.Option(
-            min=0, help="more matches of a pattern than this are an error; by default 10,000,000", show_default=False
+            min=0, help="fail if a pattern has more matches than this; default: 10,000,000", show_default=False
         ),
     ] = None,
     since: Annotated[
         str | None,
-        typer.Option(metavar="MOMENT", help="only what completes after it: ISO 8601 or an integer", show_default=False),
+        typer.Option(
+            metavar="TIME",
+            help="only matches that complete after this time (ISO 8601 or integer)",
+            show_default=False,
+        ),
     ] = None,
     until: Annotated[
-        str | None, typer.Option(metavar="MOMENT", help="only what completes up to it", show_default=False)
+        str | None,
+        typer.Option(metavar="TIME", help="only matches that complete at or before this time", show_default=False),
     ] = None,
     probability: Annotated[
-        str | None, typer.Option(metavar="COLUMN", help="how probable an event is", show_default=False)
+        str | None, typer.Option(metavar="COLUMN", help="probability of an event", show_default=False)
     ] = None,
     alternatives: Annotated[
         str | None,
-        typer.Option(metavar="COLUMN", help="of events that agree on it at most one is real", show_default=False),
+        typer.Option(
+            metavar="COLUMN",
+            help="alternatives: at most one of the events with the same value happened",
+            show_default=False,
+        ),
     ] = None,
 ) -> None:
-    """Find the matches of a program in files of events. Matches go to stdout, everything else to stderr."""
-    from ensue.apps.cli.detect import choose_pattern, detect_in_files, read_program, write_matches
+    """Find the matches of a program in files of events. Matches are written to stdout, everything else to stderr."""
+    from ensue.apps.cli.detect import detect_in_files, write_matches
+    from ensue.apps.cli.program_files import choose_pattern, read_program
     from ensue.apps.cli.terminal import reported
 
     with reported():
@@ -217,7 +225,7 @@ def detect(
 
 @app.command(
     epilog="Example: `ensue violations orders.ensue --events orders.parquet --time t --type type`; "
-    "constraints without a key need one: `--key order_id`"
+    "constraints without PARTITION BY require a key: `--key order_id`"
 )
 def violations(
     file: ProgramFile,
@@ -226,18 +234,17 @@ def violations(
     type: TypeColumn = None,
     key: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="COLUMN", help="what a trace is, for constraints without PARTITION BY", show_default=False
-        ),
+        typer.Option(metavar="COLUMN", help="key of a trace, for constraints without PARTITION BY", show_default=False),
     ] = None,
-    format: Annotated[TableFormat, typer.Option(help="how violations are written")] = TableFormat.TABLE,
+    format: Annotated[TableFormat, typer.Option(help="output format of the violations")] = TableFormat.TABLE,
     rows: RowsShown = None,
 ) -> None:
-    """Show the traces that break a CONSTRAINT of a program: which one, which event breaks it, and when.
+    """Show the traces that break a CONSTRAINT of a program: which constraint, which event breaks it, and when.
 
-    Exit code 0: the events were looked at, whether or not a constraint is broken; `--format json` tells scripts.
+    The exit code is 0 whether or not a constraint is broken. Scripts can use `--format json`.
     """
-    from ensue.apps.cli.detect import read_program, violations_in_files, write_matches
+    from ensue.apps.cli.detect import violations_in_files, write_matches
+    from ensue.apps.cli.program_files import read_program
     from ensue.apps.cli.terminal import reported
 
     with reported():
@@ -258,16 +265,17 @@ def why_not(
     name: Annotated[
         str | None,
         typer.Option(
-            help="the pattern or stream that is asked about, if there are several",
+            help="pattern or declared stream to explain, if there are several",
             show_default=False,
             autocompletion=_complete_pattern,
         ),
     ] = None,
-    examples: Annotated[int, typer.Option(min=0, help="near misses shown for each requirement")] = 3,
+    examples: Annotated[int, typer.Option(min=0, help="near misses to show for each requirement")] = 3,
     format: Annotated[ProblemFormat, typer.Option(help="json: one object on stdout")] = ProblemFormat.TEXT,
 ) -> None:
-    """Say why a pattern does not match: how far events came, what stopped them, and the nearest misses."""
-    from ensue.apps.cli.detect import read_program, why_not_in_files
+    """Explain why a pattern does not match: how far events got, what stopped them, and the nearest misses."""
+    from ensue.apps.cli.detect import why_not_in_files
+    from ensue.apps.cli.program_files import read_program
     from ensue.apps.cli.terminal import reported
 
     with reported():
@@ -288,23 +296,24 @@ def report(
             metavar="DATA", help="a .parquet, .csv, .csv.gz, .json or .jsonl file, or STREAM=DATA", show_default=False
         ),
     ] = None,
-    time: Annotated[str | None, typer.Option(metavar="COLUMN", help="the time of an event", show_default=False)] = None,
+    time: Annotated[str | None, typer.Option(metavar="COLUMN", help="time of an event", show_default=False)] = None,
     type: TypeColumn = None,
     end: EndColumn = None,
     table: TableFiles = None,
-    output: Annotated[Path, typer.Option(metavar="FILE", help="where to write the page")] = Path("report.html"),
+    output: Annotated[Path, typer.Option(metavar="FILE", help="file to write the page to")] = Path("report.html"),
     title: Annotated[
-        str | None, typer.Option(help="of the page; by default the name of the file", show_default=False)
+        str | None, typer.Option(help="title of the page; default: the name of the file", show_default=False)
     ] = None,
-    keys: Annotated[int, typer.Option(min=1, help="how many keys are shown, those with matches first")] = 50,
-    format: Annotated[ProblemFormat, typer.Option(help="json: what was found, on stdout")] = ProblemFormat.TEXT,
+    keys: Annotated[int, typer.Option(min=1, help="number of keys to show; keys with matches come first")] = 50,
+    format: Annotated[ProblemFormat, typer.Option(help="json: a summary on stdout")] = ProblemFormat.TEXT,
 ) -> None:
-    """Write what a program finds as one HTML page: timelines, matches and what proves them, patterns and plans.
+    """Write the results of a program as one HTML page: timelines, matches with their proofs, patterns and plans.
 
-    A pipeline file says itself what its events are: they are read once on Spark as they are now, streams from their
-    start, and nothing is written to its outputs.
+    A pipeline file names its own events. They are read once on Spark, streams from their start, and nothing is
+    written to the outputs of the pipeline.
     """
-    from ensue.apps.cli.detect import PIPELINES, read_program, report_on_files, report_on_pipeline, write_report
+    from ensue.apps.cli.detect import PIPELINES, report_on_files, report_on_pipeline, write_report
+    from ensue.apps.cli.program_files import read_program
     from ensue.apps.cli.terminal import reported
 
     as_json, wanted = format is ProblemFormat.JSON, title or file.stem
@@ -320,28 +329,28 @@ def report(
 
 @app.command(epilog="Example: `ensue demo --orders 100000 --save .`")
 def demo(
-    orders: Annotated[int, typer.Option(min=1, help="how many orders to draw")] = 5_000,
-    seed: Annotated[int, typer.Option(help="of the random numbers; the same seed gives the same orders")] = 7,
+    orders: Annotated[int, typer.Option(min=1, help="number of orders to generate")] = 5_000,
+    seed: Annotated[int, typer.Option(help="random seed; the same seed generates the same orders")] = 7,
     save: Annotated[
         Path | None,
         typer.Option(
-            metavar="FOLDER", help="keep demo.ensue and orders.parquet there, and the page", show_default=False
+            metavar="FOLDER", help="save demo.ensue, orders.parquet and demo.html in this folder", show_default=False
         ),
     ] = None,
     on: Annotated[
-        Runtime, typer.Option(help="spark: a stream on Spark on this machine, needs Java; process: without Spark")
+        Runtime, typer.Option(help="spark: a stream on local Spark, requires Java; process: without Spark")
     ] = Runtime.SPARK,
     events: Annotated[
         Path | None,
         typer.Option(
-            metavar="FILE", help="only write the drawn events, as .parquet or .csv, and stop", show_default=False
+            metavar="FILE", help="only write the generated events to a .parquet or .csv file", show_default=False
         ),
     ] = None,
-    format: Annotated[ProblemFormat, typer.Option(help="json: all that is found as one object")] = ProblemFormat.TEXT,
+    format: Annotated[ProblemFormat, typer.Option(help="json: one object with all results")] = ProblemFormat.TEXT,
 ) -> None:
-    """A first result: patterns, a rule and constraints over a drawn week of orders, as a stream on Spark.
+    """Run patterns, a rule and constraints over a generated week of orders, as a stream on Spark.
 
-    The alerts are shown as tables and, with the events behind them, in a page: demo.html, here or in FOLDER.
+    The alerts are printed as tables and written to a page, demo.html, in the current folder or in FOLDER.
     """
     from ensue.apps.cli.terminal import reported
 
@@ -358,36 +367,40 @@ def demo(
 
 
 @app.command(
-    epilog="Examples: `ensue bench`; of your own: "
+    epilog="Examples: `ensue bench`; with your own program and events: "
     "`ensue bench fraud.ensue --events transfers.parquet --time at --type kind --on spark`"
 )
 def bench(
     file: Annotated[
-        Path | None, typer.Argument(metavar="[FILE]", help="an .ensue file of your own", show_default=False)
+        Path | None, typer.Argument(metavar="[FILE]", help="your own .ensue file", show_default=False)
     ] = None,
     events: Annotated[
-        list[str] | None, typer.Option(metavar="DATA", help="events of your own, as for detect", show_default=False)
+        list[str] | None, typer.Option(metavar="DATA", help="your own events, as for detect", show_default=False)
     ] = None,
-    time: Annotated[str | None, typer.Option(metavar="COLUMN", help="the time of an event", show_default=False)] = None,
+    time: Annotated[str | None, typer.Option(metavar="COLUMN", help="time of an event", show_default=False)] = None,
     type: TypeColumn = None,
     end: EndColumn = None,
-    size: Annotated[int, typer.Option(min=1000, help="events to draw, where none are given")] = 2_000_000,
+    size: Annotated[
+        int, typer.Option(min=1000, help="number of events to generate if there is no --events")
+    ] = 2_000_000,
     runs: Annotated[int, typer.Option(min=1, help="runs of each pattern; the best one counts")] = 3,
-    on: Annotated[Runtime, typer.Option(help="spark: a batch on local Spark; needs Java")] = Runtime.PROCESS,
+    on: Annotated[Runtime, typer.Option(help="spark: a batch on local Spark, requires Java")] = Runtime.PROCESS,
     format: Annotated[BenchFormat, typer.Option(help="json: a list of figures on stdout")] = BenchFormat.TABLE,
 ) -> None:
-    """Measure how many events a second this machine looks at, for drawn events or a program and events of your own."""
+    """Measure how many events this machine processes per second, for generated events or for your own."""
     from ensue.apps.cli.bench import drawn_work, measure, own_work, show_speeds
-    from ensue.apps.cli.detect import read_program
+    from ensue.apps.cli.program_files import read_program
     from ensue.apps.cli.terminal import UsageError, reported
 
     with reported():
         if file is None:
             if events or time:
-                raise UsageError("no-program", "events are given, but no program", "ensue bench FILE --events DATA ...")
+                raise UsageError(
+                    "no-program", "--events and --time require a program", "use `ensue bench FILE --events DATA ...`"
+                )
             work = drawn_work(size)
         elif not events or time is None:
-            raise UsageError("no-events", "a program is measured on events", "add --events DATA --time COLUMN")
+            raise UsageError("no-events", "a program requires events", "add --events DATA --time COLUMN")
         else:
             work = own_work(read_program(file), events, time, type, end)
         show_speeds(measure(work, on is Runtime.SPARK, runs), format is BenchFormat.JSON)
@@ -395,20 +408,20 @@ def bench(
 
 @app.command(epilog="Example: `ensue run pipeline.yaml --dry-run`, then `ensue run pipeline.yaml`")
 def run(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="a pipeline file, YAML", show_default=False)],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="a pipeline file (YAML)", show_default=False)],
     dry_run: Annotated[bool, typer.Option("--dry-run", help="show what would run, without starting Spark")] = False,
     upgrade: Annotated[
-        bool, typer.Option("--upgrade", help="go on from a checkpoint although the program has changed")
+        bool, typer.Option("--upgrade", help="resume from the checkpoint even if the program has changed")
     ] = False,
     format: Annotated[
-        ProblemFormat, typer.Option(help="json: problems, the plan and rows of the console as JSON on stdout")
+        ProblemFormat, typer.Option(help="json: problems, the plan and console rows as JSON on stdout")
     ] = ProblemFormat.TEXT,
 ) -> None:
-    """Run a pipeline file on Spark: sources, a program, and where its results go.
+    """Run a pipeline file on Spark: sources, a program, and outputs for its results.
 
-    The file is checked before Spark starts; all problems are reported together. Ctrl-C and SIGTERM stop a stream
-    cleanly, and the next run goes on. Exit code 0: the pipeline has ended; 1: it failed or the file has problems;
-    2: the file cannot be read; 130, 143: stopped by Ctrl-C, by SIGTERM.
+    The file is checked before Spark starts, and all problems are reported together. Ctrl-C and SIGTERM stop a stream
+    cleanly, and the next run resumes it. Exit code 0: the pipeline finished; 1: it failed or the file has problems;
+    2: the file cannot be read; 130: stopped by Ctrl-C; 143: stopped by SIGTERM.
     """
     from ensue.apps.cli.run import read_pipeline_file, run_file, show_plan
     from ensue.apps.cli.terminal import reported
@@ -457,13 +470,13 @@ def fmt(
     files: ProgramFiles,
     check: Annotated[bool, typer.Option("--check", help="write nothing; exit code 1 if a file would change")] = False,
     format: Annotated[
-        ProblemFormat, typer.Option(help="json: a list of files and whether they change, on stdout")
+        ProblemFormat, typer.Option(help="json: a list of files and whether each changes, on stdout")
     ] = ProblemFormat.TEXT,
 ) -> None:
-    """Rewrite programs in the standard form, with their comments.
+    """Format programs in the standard form and keep their comments.
 
-    A statement with a comment inside stays as it is written: the standard form has no place for it. With a syntax error
-    in any file, none is written.
+    A statement with a comment inside is not changed, because the standard form has no place for the comment. If a file
+    has a syntax error, no file is written.
     """
     from ensue.apps.cli.check import run_fmt
 
@@ -475,19 +488,20 @@ def init(
     data: Annotated[
         Path, typer.Option(metavar="DATA", help="a .parquet, .csv or .json file, or a folder", show_default=False)
     ],
-    to: Annotated[Path, typer.Option(metavar="FOLDER", help="where to write the project")] = Path(),
-    time: Annotated[str | None, typer.Option(metavar="COLUMN", help="the time of an event", show_default=False)] = None,
+    to: Annotated[Path, typer.Option(metavar="FOLDER", help="folder to write the project to")] = Path(),
+    time: Annotated[str | None, typer.Option(metavar="COLUMN", help="time of an event", show_default=False)] = None,
     type: TypeColumn = None,
     key: Annotated[
-        str | None, typer.Option(metavar="COLUMN", help="what belongs together: an order, a user", show_default=False)
+        str | None,
+        typer.Option(metavar="COLUMN", help="key that groups events, such as an order or a user", show_default=False),
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="overwrite files that are there")] = False,
-    format: Annotated[ProblemFormat, typer.Option(help="json: what was proposed, on stdout")] = ProblemFormat.TEXT,
+    force: Annotated[bool, typer.Option("--force", help="overwrite existing files")] = False,
+    format: Annotated[ProblemFormat, typer.Option(help="json: the proposal on stdout")] = ProblemFormat.TEXT,
 ) -> None:
     """Write a commented starter project for a table: a program, a pipeline and a README.
 
-    It looks at the columns and rows and proposes the time, the type and the key of events, unless they are named, and
-    two streams that often follow one another.
+    It inspects the columns and rows and proposes the time, type and key columns, unless you set them, and a pattern of
+    two streams that often follow each other.
     """
     from ensue.apps.cli.starter import report_project, start_project
     from ensue.apps.cli.terminal import reported

@@ -1,4 +1,4 @@
-"""`ensue demo`: a drawn week of orders, a program with patterns, a rule and constraints, and what it finds."""
+"""`ensue demo`: runs a program with patterns, a rule and constraints over a generated week of orders."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ REPORT_FILE = "demo.html"
 
 
 def demo_program() -> Program:
-    """The patterns, the rule and the constraints of the demo."""
+    """Returns the program of the demo: patterns, a rule and constraints."""
     return parse(files("ensue.apps.cli").joinpath(PROGRAM_FILE).read_text(encoding="utf-8"), PROGRAM_FILE)
 
 
 def paragraphs(program: Program) -> Iterator[tuple[str, str, str]]:
-    """Each part of the demo's program: the name of its result (none: constraints), its comment and its statements."""
+    """Yields for each part of the program the name of its result ("" for constraints), its comment and statements."""
     source = program.statements.source
     assert source is not None
     for paragraph in source.text.strip().split("\n\n"):
@@ -53,15 +53,15 @@ def paragraphs(program: Program) -> Iterator[tuple[str, str, str]]:
 
 
 def run_demo(orders: int, seed: int, save: Path | None, on_spark: bool, as_json: bool = False) -> None:
-    """Draws the orders, finds what goes wrong, shows each part of the program with its first matches, writes a page.
+    """Generates orders, runs the program, shows each of its parts with the first matches, and writes the report.
 
-    With `as_json` everything that is found is printed as one object, and nothing else.
+    With `as_json` it prints only one JSON object with all results.
     """
     program = demo_program()
-    messages("Getting ready; the first run on a machine compiles for some seconds ...")
+    messages("Compiling kernels (takes a few seconds on the first run) ...")
     try:
         warm_up()
-        messages(f"Drawing {counted(orders, 'order')} ...")
+        messages(f"Generating {counted(orders, 'order')} ...")
         events = draw_orders(orders, seed)
         if save is not None:
             _save(program, events, save)
@@ -86,53 +86,54 @@ def _show_found(program: Program, events: pa.Table, found: Findings, seconds: fl
     console.print(Text(f"\n{_total(events, found)}, {seconds:.1f} s", style="bold"))
     if on_spark:
         same = comparable(found) == comparable(find_in_process(program, events))
-        console.print("One pass over all events in this process finds", "the same." if same else "something ELSE.")
+        verdict = "the same alerts." if same else "DIFFERENT alerts."
+        console.print(f"A batch run over all events in this process finds {verdict}")
 
 
 def _as_object(found: Findings, page: Path) -> dict[str, object]:
-    """What was found, and where the page is."""
+    """Returns the results and the path of the page as one JSON object."""
     rows = {name: plain_value(in_order(table).to_pylist()) for name, table in found.matches.items()}
     return {"matches": rows, "violations": plain_value(in_order(found.violations).to_pylist()), "page": str(page)}
 
 
 def _total(events: pa.Table, found: Findings) -> str:
     matches, broken = sum(table.num_rows for table in found.matches.values()), found.violations.num_rows
-    parts = f"{counted(matches, 'match', 'matches')}, {counted(broken, 'broken promise')}"
+    parts = f"{counted(matches, 'match', 'matches')}, {counted(broken, 'violation')}"
     return f"{counted(events.num_rows, 'event')}, {counted(matches + broken, 'alert')} ({parts})"
 
 
 def find_in_process(program: Program, events: pa.Table) -> Findings:
-    """What the program finds in all events at once, without Spark."""
-    messages(f"Looking at {counted(events.num_rows, 'event')} ...")
+    """Runs the program over all events at once, without Spark."""
+    messages(f"Processing {counted(events.num_rows, 'event')} ...")
     matches = run(events, program, time="t", type="type")
     return Findings(matches, violations(events, program, time="t", type="type"))
 
 
 def comparable(found: Findings) -> dict[str, list[str]]:
-    """What was found as sorted texts: Spark counts microseconds and has no order."""
+    """Returns the results as sorted texts, because Spark has microseconds and no order."""
     tables = {**found.matches, "": found.violations}
     return {name: sorted(map(str, table.to_pylist())) for name, table in tables.items()}
 
 
 def show(console: Console, program: Program, found: Findings) -> None:
-    """Each part of the program, how much it has found, and the first rows."""
+    """Shows each part of the program, the number of its results, and the first rows."""
     for name, comment, statements in paragraphs(program):
         table = in_order(found.matches[name] if name else found.violations.select(SHOWN_OF_VIOLATIONS))
         what = counted(table.num_rows, "match", "matches") if name else f"broken by {counted(table.num_rows, 'order')}"
         console.print(Text(f"\n{comment}", style="dim"))
         console.print(Text(statements, style="cyan"))
-        console.print(Text(f"{name or 'promises'}: {what}", style="bold"))
+        console.print(Text(f"{name or 'constraints'}: {what}", style="bold"))
         console.print(matches_table(table, SHOWN_ROWS))
 
 
 def in_order(table: pa.Table) -> pa.Table:
-    """The rows by their first column of times and the number of the order."""
+    """Returns the rows sorted by their first time column and the order number."""
     first = next(field.name for field in table.schema if pa.types.is_timestamp(field.type))
     return table.sort_by([(first, "ascending"), ("order_id", "ascending")])
 
 
 def write_page(program: Program, events: pa.Table, folder: Path) -> Path:
-    """Writes the report of the demo; gives its place."""
+    """Writes the report of the demo and returns its path."""
     messages("Writing the report ...")
     page = report(events, program, time="t", type="type", title="A week of orders")
     with _written_to(folder):
@@ -140,30 +141,30 @@ def write_page(program: Program, events: pa.Table, folder: Path) -> Path:
 
 
 def next_steps(saved: Path | None, page: Path) -> str:
-    """What to do after the demo, as commands that run as they are written; `saved` is where the files are."""
+    """Returns commands to try after the demo, ready to run. `saved` is the folder of the files."""
     ensue = _this_command()
     folder = saved or Path()
     program, events = (shlex.quote(str(folder / name)) for name in (PROGRAM_FILE, EVENTS_FILE))
     keep = f"""
   {ensue} demo --save .
-      keep the program and the events: {program}, {events}"""
+      save the program and the events: {program}, {events}"""
     return f"""\
-What next:
+Next steps:
   open {page} in a browser
-      orders on a timeline: click a match for its events and what proves it{"" if saved else keep}
+      orders on a timeline; click a match to see its events and its proof{"" if saved else keep}
   {ensue} explain {program}
-      what a pattern means, how it runs, what a stream would have to keep
+      what a pattern means, how it runs, and which events a stream keeps
   {ensue} detect {program} --events {events} --time t --type type
-      the same result from files; edit {program} and look again
+      the same matches from files; edit {program} and run it again
   {ensue} why-not {program} --data {events} --time t --type type --name call_first
-      how far others came that did not match, and what stopped them
+      how far other orders got, and what stopped them
   {ensue} init --data YOUR_TABLE.parquet
-      a first program and a pipeline for a table of your own
-README.md has the same from Python."""
+      a first program and a pipeline for your own table
+README.md shows how to use Ensue from Python."""
 
 
 def _this_command() -> str:
-    """How to call `ensue` from here: by its name, or by its path where the shell would not find it."""
+    """Returns how to call `ensue` from here: by name, or by path if the shell does not find it."""
     if shutil.which("ensue"):
         return "ensue"
     beside = Path(sys.executable).with_name("ensue")
@@ -190,6 +191,6 @@ def _written_to(folder: Path) -> Iterator[None]:
     except OSError as error:
         raise UsageError(
             "unwritable-folder",
-            f"nothing can be saved in `{folder}`: {error.strerror}",
-            "--save FOLDER names another",
+            f"cannot write to folder `{folder}`: {error.strerror}",
+            "use --save FOLDER to write to another folder",
         ) from error

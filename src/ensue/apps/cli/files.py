@@ -1,4 +1,4 @@
-"""Files of events, and folders of them, as Arrow tables: Parquet, CSV and JSON."""
+"""Reads Parquet, CSV and JSON files, and folders of them, as Arrow tables."""
 
 from __future__ import annotations
 
@@ -18,26 +18,24 @@ SUFFIXES = ".parquet, .csv, .json, .jsonl or .ndjson"
 
 
 def read_sources(given: Sequence[str], times: Sequence[str]) -> dict[str, pa.Table] | pa.Table:
-    """One table, or one per stream where each file is given as STREAM=FILE. Text in the columns `times` is parsed."""
+    """Reads one table, or one table per stream for STREAM=FILE. Parses text in the columns `times` as timestamps."""
     named = [_split(item) for item in given]
     if len(named) == 1 and named[0][0] is None:
         return _read_table(named[0][1], times)
     if any(stream is None for stream, _ in named):
-        raise UsageError(
-            "unnamed-stream", "with several files of events, each says which stream it is", "--events STREAM=FILE"
-        )
+        raise UsageError("unnamed-stream", "several event files require a stream for each", "use --events STREAM=FILE")
     streams = [str(stream) for stream, _ in named]
     repeated = [stream for stream in streams if streams.count(stream) > 1]
     if repeated:
-        raise UsageError("repeated-stream", f"stream `{repeated[0]}` is given two files", "put its events into one")
+        raise UsageError("repeated-stream", f"stream `{repeated[0]}` has two files; expected one", "merge the files")
     return {stream: _read_table(path, times) for stream, (_, path) in zip(streams, named, strict=True)}
 
 
 def read_tables(given: Sequence[str]) -> dict[str, pa.Table]:
-    """The tables that are given as NAME=FILE."""
+    """Reads the tables that are given as NAME=FILE."""
     named = [_split(item) for item in given]
     if any(name is None for name, _ in named):
-        raise UsageError("unnamed-table", "a file of a TABLE says which one it is", "--table NAME=FILE")
+        raise UsageError("unnamed-table", "--table requires the name of the TABLE", "use --table NAME=FILE")
     return {str(name): _read_table(path, ()) for name, path in named}
 
 
@@ -49,14 +47,14 @@ def _split(item: str) -> tuple[str | None, Path]:
 
 
 def format_of(path: Path) -> str:
-    """`parquet`, `csv` or `json`: by the name of a file, or of the files in a folder, as Spark writes them."""
+    """Returns `parquet`, `csv` or `json`, from the name of a file or of the files in a folder."""
     if not path.is_dir():
         return _format_of_file(existing_file(path))
     inside = [file for file in path.rglob("*") if file.is_file() and not file.name.startswith(("_", "."))]
     formats = {_format_of_file(file) for file in inside}
     if len(formats) != 1:
-        found = f"those in `{path}` are {' and '.join(sorted(formats))}" if formats else f"there are none in `{path}`"
-        raise UsageError("unknown-format", f"the files of a folder of events have one format, and {found}")
+        found = f"`{path}` has files of several formats: {', '.join(sorted(formats))}; expected one format"
+        raise UsageError("unknown-format", found if formats else f"folder `{path}` has no files; expected {SUFFIXES}")
     return formats.pop()
 
 
@@ -70,7 +68,7 @@ def _format_of_file(path: Path) -> str:
         case ".json" | ".jsonl" | ".ndjson":
             return "json"
         case _:
-            raise UsageError("unknown-format", f"events come as {SUFFIXES}, not as `{path}`")
+            raise UsageError("unknown-format", f"file `{path}` has an unknown format; expected {SUFFIXES}")
 
 
 def _read_table(path: Path, times: Sequence[str]) -> pa.Table:
@@ -78,7 +76,7 @@ def _read_table(path: Path, times: Sequence[str]) -> pa.Table:
     try:
         table = _read_folder(path, format) if path.is_dir() else _read_file(path, format)
     except (pa.ArrowInvalid, pa.ArrowTypeError, json.JSONDecodeError, UnicodeDecodeError, OSError) as error:
-        raise UsageError("unreadable-events", f"`{path}` cannot be read as {format}: {error}") from error
+        raise UsageError("unreadable-events", f"cannot read `{path}` as {format}: {error}") from error
     for name in times:
         if name in table.column_names:
             place = table.column_names.index(name)
@@ -97,14 +95,14 @@ def _read_file(path: Path, format: str) -> pa.Table:
 
 
 def _read_folder(path: Path, format: str) -> pa.Table:
-    """All files, with the columns that the names of their folders say: `day=2025-03-10`."""
+    """Reads all files of a folder, with columns for subfolder names such as `day=2025-03-10`."""
     import pyarrow.dataset
 
     return pyarrow.dataset.dataset(path, format=format, partitioning="hive").to_table()
 
 
 def _read_json(path: Path) -> pa.Table:
-    """Rows one to a line, or one list of them."""
+    """Reads one JSON object per line, or one JSON list of objects."""
     with path.open("rb") as file:
         if not file.read(64).lstrip().startswith(b"["):
             return pyarrow.json.read_json(path)
@@ -112,7 +110,7 @@ def _read_json(path: Path) -> pa.Table:
 
 
 def as_time(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Text as moments, where all of it reads as ISO 8601; anything else as it is, for the engine to judge."""
+    """Parses a text column as timestamps if all values are ISO 8601. Returns any other column unchanged."""
     if not (pa.types.is_string(column.type) or pa.types.is_large_string(column.type)):
         return column.cast(pa.timestamp("s")) if pa.types.is_date(column.type) else column
     for kind in (pa.timestamp("us"), pa.timestamp("us", "UTC")):

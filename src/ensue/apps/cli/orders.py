@@ -1,4 +1,4 @@
-"""A drawn stream of order fulfilment: most orders go well, some go wrong in ways that a pattern can find."""
+"""The orders of the demo: generates them, some with mistakes that a pattern can find, and streams them on Spark."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from ensue.streams import start
 HOUR = 3600.0
 WEEK = 7 * 24 * HOUR
 MONDAY = 1_741_564_800
-"""2025-03-10 00:00 UTC in seconds: the first orders."""
+"""2025-03-10 00:00 UTC in seconds: the time of the first orders."""
 
 Seconds = npt.NDArray[np.float64]
 Chosen = npt.NDArray[np.bool_]
@@ -38,7 +38,7 @@ FIRST_ORDER = 100_001
 
 @dataclass(slots=True)
 class _Draws:
-    """Events as they are drawn, one array per call; seconds count from `MONDAY`, orders are numbered from 0."""
+    """The generated events, one table per call of `add`. Times count seconds from `MONDAY`, orders count from 0."""
 
     random: np.random.Generator
     amounts: npt.NDArray[np.float64]
@@ -48,7 +48,7 @@ class _Draws:
         return self.random.random(len(self.amounts)) < share
 
     def hours(self, typical: float) -> Seconds:
-        """Waiting times around `typical` hours, with a long tail."""
+        """Returns random waiting times around `typical` hours, with a long tail."""
         return self.random.lognormal(np.log(typical * HOUR), 0.4, len(self.amounts))
 
     def add(
@@ -59,7 +59,7 @@ class _Draws:
         severity: npt.NDArray[np.int64] | None = None,
         channels: Sequence[str] = (),
     ) -> None:
-        """One event for each chosen order, at a whole second; its channel is drawn from `channels`."""
+        """Adds one event for each chosen order, at a whole second, with a random channel of `channels`."""
         orders = np.flatnonzero(chosen)
         count = len(orders)
         picked = self.random.choice(list(channels), count).tolist() if channels else [None] * count
@@ -78,7 +78,7 @@ class _Draws:
 
 
 def draw_orders(count: int, seed: int) -> pa.Table:
-    """The events of `count` orders placed within one week, each followed to its end, in order of time."""
+    """Generates all events of `count` orders placed within one week, in order of time."""
     random = np.random.default_rng(seed)
     drawing = _Draws(random, np.round(random.lognormal(4.0, 0.8, count), 2))
     placed = random.uniform(0, WEEK, count)
@@ -92,7 +92,7 @@ def draw_orders(count: int, seed: int) -> pa.Table:
 
 
 def _draw_fulfilment(drawing: _Draws, placed: Seconds) -> tuple[Chosen, Seconds]:
-    """Placed, paid, packed, shipped or cancelled on the way; which orders were shipped, and when."""
+    """Adds events from placing to shipping or cancelling. Returns which orders were shipped, and when."""
     everyone = np.ones(len(placed), bool)
     drawing.add("Placed", everyone, placed)
     paid = ~drawing.chance(0.05)
@@ -122,51 +122,51 @@ def _draw_complaints(drawing: _Draws, delivered: Chosen, at_delivery: Seconds) -
 
 
 def write_orders(count: int, seed: int, path: Path) -> None:
-    """Writes the events of `count` orders to a file, in the format that its name says."""
+    """Writes the events of `count` orders to a file, in the format of its suffix."""
     writers = {".parquet": pyarrow.parquet.write_table, ".csv": pyarrow.csv.write_csv}
     write = writers.get(path.suffix.lower())
     if write is None:
-        raise UsageError("unknown-format", f"orders are written as .parquet or .csv, not as `{path}`")
+        raise UsageError("unknown-format", f"file `{path}` has an unknown format; expected .parquet or .csv")
     events = draw_orders(count, seed)
     try:
         write(events, path)
     except OSError as error:
-        raise UsageError("unwritable-file", f"`{path}` cannot be written: {error.strerror}") from error
+        raise UsageError("unwritable-file", f"cannot write `{path}`: {error.strerror}") from error
     messages(f"Written to {path}: {counted(events.num_rows, 'event')} of {counted(count, 'order')}")
 
 
-# --- The demo as a stream on Spark: the orders come in files, one per micro-batch, and progress is shown meanwhile.
+# --- The demo as a stream on Spark
 
 FILES = 4
-"""In so many files the orders come, a micro-batch each; one more event ends the stream."""
+"""The number of files with orders. Each is one micro-batch; one more event ends the stream."""
 WATERMARK = "1 hour"
 BUCKETS = 2
 QUICK_START = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xss16m"
-"""Java for a short run: without it, half the time goes into making code fast that runs a few times. The stack is for
-Spark, which looks with a deep regular expression at what a function was doing that is stopped."""
+"""Java options for a short run. Without them, Java spends half the time on optimizing code that runs a few times. Spark
+needs the stack size when a stream stops: it matches a stack trace with a deeply recursive regular expression."""
 LOOK = 0.3
-"""Seconds between two looks at the progress."""
+"""Seconds between two updates of the progress."""
 BROKEN = "violations"
 SESSION = {
     "spark.driver.defaultJavaOptions": QUICK_START,
-    # It would be drawn over the bar of the demo.
+    # Spark's bar would overwrite the bar of the demo.
     "spark.ui.showConsoleProgress": "false",
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Findings:
-    """What a stream has found: the matches by their names, and the traces that break a constraint."""
+    """The results of a run: the matches by pattern, and the traces that break a constraint."""
 
     matches: Mapping[str, pa.Table]
     violations: pa.Table
 
 
 def find_in_stream(program: Program, events: pa.Table) -> Findings:
-    """Runs the program on a stream of files; a Spark session that was not there before is stopped again."""
+    """Runs the program on a stream of files. Stops the Spark session if it was not running before."""
     from ensue.runtimes.spark.session import running_session, spark_session
 
-    messages("Starting Spark; then the orders come as a stream ...")
+    messages("Starting Spark, then streaming the orders ...")
     was_there = running_session() is not None
     with told_to_stop(streaming=True) as told:
         spark = spark_session("ensue demo", config=SESSION)
@@ -180,12 +180,12 @@ def find_in_stream(program: Program, events: pa.Table) -> Findings:
 
 
 def write_files(events: pa.Table, folder: Path) -> None:
-    """The events in files, in order of time. One more event, of no pattern, tells a stream that time has gone on."""
+    """Writes the events to files, in order of time. One more event, which no pattern uses, moves the watermark."""
     folder.mkdir()
     size = -(-events.num_rows // FILES)
     for number in range(FILES):
         parquet.write_table(in_microseconds(events.slice(number * size, size)), folder / f"{number}.parquet")
-        # A stream of files reads them in the order of their times of change.
+        # Spark reads the files of a stream in the order of their modification times.
         os.utime(folder / f"{number}.parquet", (number, number))
     much_later = events.column("t")[-1].as_py() + timedelta(days=30)
     closing = pa.Table.from_pylist([{"t": much_later, "type": "Closed"}], events.schema)
@@ -193,7 +193,7 @@ def write_files(events: pa.Table, folder: Path) -> None:
 
 
 def in_microseconds(events: pa.Table) -> pa.Table:
-    """The events with times as Spark has them."""
+    """Returns the events with times in microseconds, as in Spark."""
     return events.set_column(0, "t", events.column("t").cast(pa.timestamp("us", "UTC")))
 
 
@@ -228,7 +228,7 @@ def _rows(spark: Any, folder: str) -> pa.Table:
 
 
 class ProgressBar:
-    """The progress of streams on stderr: a bar that moves on a terminal, elsewhere a line for each micro-batch."""
+    """The progress of streams on stderr: a bar on a terminal, otherwise one line per micro-batch."""
 
     def __init__(self, expected: int) -> None:
         from ensue.runtimes.spark.handle import Progress as StreamProgress

@@ -1,7 +1,7 @@
-"""`ensue check`, `ensue fmt`, `ensue errors` and `ensue --version` as they are mostly called.
+"""A fast path for the common forms of `ensue check`, `ensue fmt`, `ensue errors` and `ensue --version`.
 
-The library that reads options takes longer to load than a check takes. So the plain forms are read here, and whatever
-else is written goes there: other options, help, mistakes. Both ways run the same commands.
+The library that parses options takes longer to load than a check takes. This module parses the common forms itself and
+leaves everything else to the library: other options, help and mistakes. Both run the same commands.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from ensue.apps.cli.terminal import show
 
 
 def quick_command(arguments: Sequence[str]) -> Callable[[], int] | None:
-    """What to run for these arguments, which gives the exit code; None if they are not of a plain form.
+    """Returns a function that runs the command and returns its exit code, or None if the form is not a common one.
 
     >>> quick_command(["check", "--help"]), quick_command(["demo"])
     (None, None)

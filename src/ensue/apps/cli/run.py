@@ -1,4 +1,4 @@
-"""`ensue run`: a pipeline file, checked, described or run until it ends or is stopped."""
+"""`ensue run`: checks, describes or runs a pipeline file."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ensue.errors import QueryError
 
 
 def read_pipeline_file(path: Path, as_json: bool) -> Pipeline:
-    """The pipeline in a file; with `as_json`, problems go to stdout as a list."""
+    """Reads a pipeline from a file. With `as_json`, it writes problems to stdout as a list."""
     text = read_text(path)
     try:
         return read_pipeline_text(text, path)
@@ -33,13 +33,13 @@ def read_pipeline_file(path: Path, as_json: bool) -> Pipeline:
 
 
 def show_plan(pipeline: Pipeline, as_json: bool) -> None:
-    """Writes what the pipeline would do to stdout."""
+    """Writes a description of the pipeline to stdout."""
     plan = json.dumps(described(pipeline), indent=2, ensure_ascii=False) if as_json else describe(pipeline)
     show(plan)
 
 
 def run_file(pipeline: Pipeline, as_json: bool, upgrade: bool) -> int:
-    """Runs a pipeline; gives the exit code: 0, or 130 and 143 after Ctrl-C and SIGTERM."""
+    """Runs a pipeline and returns the exit code: 0, 130 after Ctrl-C, or 143 after SIGTERM."""
     what = "stream" if pipeline.streaming else "batch"
     messages(f"Running {pipeline.name} ({what}) ...")
     with told_to_stop(pipeline.streaming) as told:
@@ -50,21 +50,21 @@ def run_file(pipeline: Pipeline, as_json: bool, upgrade: bool) -> int:
             ran = None
     done = None if ran is None else ran.deliveries
     if done is not None:
-        messages(f"{counted(done.delivered, 'call')} delivered, {done.failed:,} became dead letters")
+        messages(f"{counted(done.delivered, 'call')} delivered, {counted(done.failed, 'dead letter')}")
     if as_json:
         calls = None if done is None else {"delivered": done.delivered, "failed": done.failed}
         show(json.dumps({"pipeline": pipeline.name, "stopped": told.signal is not None, "calls": calls}))
     if told.signal is None:
-        messages(f"{pipeline.name} has ended")
+        messages(f"{pipeline.name} finished")
         return 0
-    goes_on = "; the next run goes on from here" if pipeline.streaming else ""
-    messages(f"{pipeline.name} was stopped{goes_on}")
+    goes_on = "; the next run resumes from here" if pipeline.streaming else ""
+    messages(f"{pipeline.name} stopped{goes_on}")
     return STOPPED + told.signal
 
 
 @dataclass(frozen=True, slots=True)
 class _Shower:
-    """Writes rows of outputs that go to the console: as tables, or as lines of JSON."""
+    """Writes the rows of console outputs as tables or as lines of JSON."""
 
     as_json: bool
 

@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM as a wish to stop, not as an exception in the middle of something."""
+"""Turns Ctrl-C and SIGTERM into a request to stop instead of an exception in the middle of the work."""
 
 from __future__ import annotations
 
@@ -12,26 +12,26 @@ from typing import Any
 from ensue.apps.cli.terminal import messages
 
 STOPPED = 128
-"""What shells add to the number of a signal that ended a command."""
+"""The exit code of a command that was ended by a signal is this plus the number of the signal."""
 
 
 @dataclass(slots=True)
 class StopRequest:
-    """The signal that asked for an end, if one did."""
+    """The signal that requested the stop; None if there was none."""
 
     signal: int | None = None
 
 
 @contextmanager
 def told_to_stop(streaming: bool) -> Iterator[StopRequest]:
-    """Ctrl-C and SIGTERM ask a stream to stop, a second one stops at once, as does the first one in a batch."""
+    """Records Ctrl-C and SIGTERM as a stop request. A second signal, or the first one in a batch, stops at once."""
     told = StopRequest()
 
     def remember(number: int, frame: FrameType | None) -> None:
         again, told.signal = told.signal is not None, number
         if again or not streaming:
             raise KeyboardInterrupt
-        messages("Stopping; once more to stop at once ...")
+        messages("Stopping ... (press Ctrl-C again to stop immediately)")
 
     before: dict[int, Any] = {number: signal.signal(number, remember) for number in (signal.SIGINT, signal.SIGTERM)}
     try:

@@ -1,4 +1,4 @@
-"""`ensue init`: a commented starter project for a table of events."""
+"""`ensue init`: guesses the time, type and key columns of a table and writes a commented starter project for it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ensue.apps.cli.terminal import UsageError, messages, show
 from ensue.apps.pipelines import read_pipeline_text
 from ensue.text.reserved import quote_name, quote_stream, quote_word
 
-# --- What a table of events probably means: its time, its type, its key, and a first pattern that its rows have.
+# --- The proposal: columns and a first pattern
 
 TIME_NAMES = re.compile(
     r"^(t|ts|at|time|timestamp|date|datetime|when|epoch)$|(_at|_ts|_time|time|timestamp|_date|_epoch)$", re.I
@@ -40,19 +40,19 @@ LENGTHS = {
     "2 days": 172800,
     "7 days": 604800,
 }
-"""Round lengths of time, in seconds."""
+"""Round durations, in seconds."""
 
 SAMPLE = 200_000
-"""Rows that are looked at."""
+"""The maximum number of rows to inspect."""
 
 YEAR = 31_557_600
 TICKS = {"seconds": 1, "milliseconds": 10**3, "microseconds": 10**6, "nanoseconds": 10**9}
-"""How integers count the time since 1970, by how many of them make a second."""
+"""Units of integer times since 1970, and how many of each make a second."""
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """A column, and why it was chosen."""
+    """A column, and the reason for the choice."""
 
     column: str
     why: str
@@ -60,9 +60,9 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """Which column means what, and two streams of which one often comes before the other under one key.
+    """The role of each column, and two streams whose events often follow each other for one key.
 
-    Where time is an integer that counts from 1970, `ticks` says what it counts.
+    `ticks` is the unit of integer times since 1970.
     """
 
     time: Choice
@@ -75,14 +75,14 @@ class Proposal:
 
 
 def propose(table: pa.Table, time: str | None, type: str | None, key: str | None) -> Proposal:
-    """Looks at the columns and the first rows; what is given is taken as it is."""
+    """Proposes columns from the schema and the first rows. Uses the given columns unchanged."""
     head = table.slice(0, SAMPLE)
     for role, name in (("--time", time), ("--type", type), ("--key", key)):
         if name is not None and name not in head.column_names:
             columns = ", ".join(head.column_names)
-            raise UsageError("no-such-column", f"the table has no column `{name}` for {role}; columns: {columns}")
+            raise UsageError("no-such-column", f"{role} has unknown column `{name}`; available: {columns}")
     if head.num_rows == 0:
-        raise UsageError("no-rows", "the table has no rows to look at", "name a file with some events in it")
+        raise UsageError("no-rows", "the table has no rows", "pass a file with at least one event")
     chosen_time = _given(time) or _choose_time(head)
     others = [name for name in head.column_names if name != chosen_time.column]
     chosen_type = _given(type) or _choose_type(head, others)
@@ -95,39 +95,39 @@ def propose(table: pa.Table, time: str | None, type: str | None, key: str | None
 
 
 def _given(name: str | None) -> Choice | None:
-    return None if name is None else Choice(name, "as you said")
+    return None if name is None else Choice(name, "set by you")
 
 
 # --- time
 
 
 def _choose_time(table: pa.Table) -> Choice:
-    """A column of timestamps, else integers that are called like a time, else integers that count from 1970."""
+    """Chooses timestamps, then integers with a name like a time, then integers that look like a time since 1970."""
     types = {field.name: field.type for field in table.schema}
     moments = [name for name, kind in types.items() if pa.types.is_timestamp(kind)]
     if moments:
-        return _best(moments, TIME_NAMES, "holds timestamps")
+        return _best(moments, TIME_NAMES, "timestamps")
     integers = [name for name, kind in types.items() if pa.types.is_integer(kind)]
     called = [name for name in integers if TIME_NAMES.search(name)]
     if called:
-        return Choice(called[0], "holds integers and is called like a time")
+        return Choice(called[0], "integers, and the name suggests a time")
     counting = [name for name in integers if _ticks(table.column(name))]
     if counting:
-        return _best(counting, TIME_NAMES, f"holds {_ticks(table.column(counting[0]))} since 1970")
-    raise UsageError("no-time", f"no column looks like a time; columns: {', '.join(types)}", _time_hint(types))
+        return _best(counting, TIME_NAMES, f"{_ticks(table.column(counting[0]))} since 1970")
+    raise UsageError("no-time", f"no time column found; available columns: {', '.join(types)}", _time_hint(types))
 
 
 def _time_hint(types: Mapping[str, pa.DataType]) -> str:
     if len(types) == 1 and (name := next(iter(types))) and re.search(r"[;\t|]", name):
-        return "columns are separated by commas here; write the file again with commas, or as Parquet"
+        return "save the file with commas as separators, or as Parquet"
     floats = [name for name, kind in types.items() if pa.types.is_floating(kind) and TIME_NAMES.search(name)]
     if floats:
-        return f"times are timestamps or integers, and `{floats[0]}` holds fractions: bring it to one of the two"
-    return "name it with --time COLUMN; texts are times if they are ISO 8601"
+        return f"convert `{floats[0]}` from floating point to timestamps or integers"
+    return "set it with --time COLUMN; text must be ISO 8601"
 
 
 def _ticks(column: pa.ChunkedArray) -> str:
-    """What integers count, if all of them lie between 2000 and 2100 when they count it from 1970; else nothing."""
+    """Returns the unit in which all integers are times since 1970 between 2000 and 2100; "" if there is none."""
     least, greatest = (value.as_py() for value in pc.min_max(column).values())
     if least is None:
         return ""
@@ -139,30 +139,30 @@ def _ticks(column: pa.ChunkedArray) -> str:
 
 
 def _best(names: Sequence[str], wanted: re.Pattern[str], what: str) -> Choice:
-    """The first column whose name fits, else the first; `what` is what they have in common."""
+    """Chooses the first column with a suitable name, otherwise the first. `what` is what all of them contain."""
     called = next((name for name in names if wanted.search(name)), names[0])
     others = [f"`{name}`" for name in names if name != called]
     if not others:
-        return Choice(called, f"the only one that {what}")
-    return Choice(called, f"{what}, as {'does' if len(others) == 1 else 'do'} {', '.join(others)}")
+        return Choice(called, f"the only column with {what}")
+    return Choice(called, f"a column with {what}; others: {', '.join(others)}")
 
 
 def _choose_type(table: pa.Table, names: Sequence[str]) -> Choice | None:
     fitting = [name for name in names if 2 <= _distinct_texts(table, name) <= min(MOST_TYPES, table.num_rows // 2)]
     if not fitting:
         return None
-    return _best(fitting, TYPE_NAMES, "holds few different texts")
+    return _best(fitting, TYPE_NAMES, "few distinct texts")
 
 
 def _choose_key(table: pa.Table, names: Sequence[str]) -> Choice | None:
-    """Values that come back, and more than a few of them, in a column that is called like a key."""
+    """Chooses a column with repeated values and a name like a key."""
     for name in names:
         kind = _plain(table.schema.field(name).type)
         is_key = pa.types.is_integer(kind) or pa.types.is_string(kind) or pa.types.is_large_string(kind)
         if is_key and KEY_NAMES.search(name):
             values = _distinct(table.column(name))
             if 1 < values < table.num_rows:
-                return Choice(name, f"called like a key, {values:,} values that come back")
+                return Choice(name, f"{values:,} distinct values, and the name suggests a key")
     return None
 
 
@@ -184,7 +184,7 @@ def _distinct(column: pa.ChunkedArray) -> int:
 
 
 def _frequent_pair(table: pa.Table, time: Choice, type: Choice | None, key: Choice | None) -> tuple[str, str, str]:
-    """The two streams that follow one another most often under one key, and a window that most such pairs fit."""
+    """Returns the two streams that follow each other most often for one key, and a window that fits most pairs."""
     kind = table.schema.field(time.column).type
     any_window = "100" if pa.types.is_integer(kind) else "1 hour"
     if type is None:
@@ -216,7 +216,7 @@ def _frequent_pair(table: pa.Table, time: Choice, type: Choice | None, key: Choi
 
 
 def _window(gap: float, kind: pa.DataType) -> str:
-    """A round length of time that is not shorter.
+    """Returns the shortest round duration that covers the gap.
 
     >>> _window(250, pa.int64()), _window(90, pa.timestamp("s")), _window(5_000_000, pa.timestamp("us"))
     ('250', '2 minutes', '1 minute')
@@ -228,7 +228,7 @@ def _window(gap: float, kind: pa.DataType) -> str:
     return next(fitting, f"{int(seconds // 86400) + 1} days")
 
 
-# --- starter
+# --- The project files
 
 PROGRAM, PIPELINE, README = "program.ensue", "pipeline.yaml", "README.md"
 DDL = {
@@ -241,16 +241,16 @@ DDL = {
     "bool": "BOOLEAN",
     "date32[day]": "DATE",
 }
-"""Types of Arrow as those of Spark; every other one that is no time is read as text."""
+"""Arrow types and their Spark types. Other types, except timestamps, are read as text."""
 
 YAML_WORDS = frozenset({"y", "n", "yes", "no", "on", "off", "true", "false", "null"})
-"""Words that YAML takes for something else than a text."""
+"""Words that YAML does not read as text."""
 
 
 def start_project(
     data: Path, folder: Path, time: str | None, type: str | None, key: str | None, force: bool
 ) -> Proposal:
-    """Looks at the table and writes the project; files that are there stay, unless `force`."""
+    """Writes a project for a table. Raises an error if a file exists, unless `force` is set."""
     table = read_sources([str(data)], [])
     assert isinstance(table, pa.Table)
     for place, name in enumerate(table.column_names):
@@ -265,13 +265,13 @@ def start_project(
     _write(files, folder, force)
     if _format(data)[0] == "parquet":
         _warn_of_nanoseconds(table.schema)
-    # What was just written is read as a user's file is: a starter project has no problems.
+    # Check the new pipeline as a user's file: a starter project must have no problems.
     read_pipeline_text(files[PIPELINE], folder / PIPELINE)
     return proposal
 
 
 def report_project(own: Proposal, data: Path, folder: Path, as_json: bool) -> None:
-    """Says what was chosen, and what to do next; JSON also says why, as the files do."""
+    """Writes the chosen columns and the next command. JSON includes the reasons."""
     chosen = {"time": own.time, "type": own.type, "key": own.key}
     columns = {role: choice and choice.column for role, choice in chosen.items()}
     if as_json:
@@ -284,7 +284,7 @@ def report_project(own: Proposal, data: Path, folder: Path, as_json: bool) -> No
 
 
 def first_try(data: Path, folder: Path, own: Proposal) -> str:
-    """The command that shows first matches, without Spark."""
+    """Returns a command that shows the first matches without Spark."""
     type = ["--type", own.type.column] if own.type else []
     return shlex.join(
         ["ensue", "detect", str(folder / PROGRAM), "--events", str(data), "--time", own.time.column, *type]
@@ -295,8 +295,8 @@ def _warn_of_nanoseconds(schema: pa.Schema) -> None:
     fine = [f"`{field.name}`" for field in schema if pa.types.is_timestamp(field.type) and field.type.unit == "ns"]
     if fine:
         messages(
-            f"warning: {', '.join(fine)} counts nanoseconds, which Spark does not read from Parquet; "
-            "`ensue detect` does. For `ensue run`, write the file again in microseconds."
+            f"warning: Spark cannot read timestamps in nanoseconds from Parquet: {', '.join(fine)}. "
+            "`ensue detect` works. For `ensue run`, write the file with microseconds."
         )
 
 
@@ -305,14 +305,16 @@ def _write(files: Mapping[str, str], folder: Path, force: bool) -> None:
     if there and not force:
         names = ", ".join(f"`{folder / name}`" for name in there)
         raise UsageError(
-            "file-exists", f"{names} would be overwritten", "--to FOLDER writes elsewhere, --force overwrites"
+            "file-exists",
+            f"would overwrite existing files: {names}",
+            "pass another folder with --to, or --force",
         )
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for name, text in files.items():
             (folder / name).write_text(text, encoding="utf-8")
     except OSError as error:
-        raise UsageError("unwritable-file", f"`{folder}` cannot be written to: {error.strerror}") from error
+        raise UsageError("unwritable-file", f"cannot write to folder `{folder}`: {error.strerror}") from error
 
 
 def _program(own: Proposal) -> str:
@@ -320,20 +322,20 @@ def _program(own: Proposal) -> str:
     by = quote_name(own.key.column) if own.key else ""
     partition = f"\n  PARTITION BY {by}" if own.key else ""
     key = f"a.{quote_word(own.key.column)} AS {by}, " if own.key else ""
-    per = f" of the same `{_one_line(own.key.column)}`" if own.key else ""
+    per = f" with the same `{_one_line(own.key.column)}`" if own.key else ""
     time = quote_word(own.time.column)
     said_first, said_second = _one_line(own.first), _one_line(own.second)
-    ticks = f"-- Times are {own.ticks} since 1970, and so windows are numbers of {own.ticks}.\n" if own.ticks else ""
+    ticks = f"-- Times are {own.ticks} since 1970, so windows are in {own.ticks} too.\n" if own.ticks else ""
     return f"""\
--- Two events{per}, one after the other: `{said_second}` follows `{said_first}` within {own.window}.
-{ticks}-- Change the streams, the window and what is returned; `ensue check {PROGRAM}` says what is wrong,
--- `ensue explain {PROGRAM} --time {shlex.quote(_one_line(own.time.column))}` what the pattern means and how it runs.
+-- Two events{per}: `{said_second}` follows `{said_first}` within {own.window}.
+{ticks}-- Change the streams, the window and the RETURN columns. `ensue check {PROGRAM}` reports problems.
+-- `ensue explain {PROGRAM} --time {shlex.quote(_one_line(own.time.column))}` explains the patterns.
 PATTERN followed
   SEQ({first} a, {second} b){partition}
   WITHIN {own.window}
   RETURN {key}a.{time} AS began, b.{time} AS ended;
 
--- The opposite: `{said_first}`, and no `{said_second}` for {own.window}.
+-- The opposite: `{said_first}` without a `{said_second}` within {own.window}.
 PATTERN not_followed
   SEQ({first} a, NOT {second} b){partition}
   WITHIN {own.window}
@@ -347,28 +349,28 @@ def _pipeline(data: Path, folder: Path, schema: pa.Schema, own: Proposal) -> str
     given = f"\n    schema: {columns}" if format != "parquet" else ""
     type = key = ""
     if own.type:
-        type = f"\n    type: {_name(own.type.column)}          # the stream of an event; {_one_line(own.type.why)}"
+        type = f"\n    type: {_name(own.type.column)}          # stream of an event: {_one_line(own.type.why)}"
     if own.key:
-        key = f"\n# Events belong together by `{_one_line(own.key.column)}`: {own.key.why}. The program uses it."
+        key = f"\n# The program groups events by `{_one_line(own.key.column)}`: {own.key.why}."
     return f"""\
-# A pipeline of Ensue. `ensue run {PIPELINE} --dry-run` shows what it does, `ensue run {PIPELINE}` does it.
-# `ensue schema` prints the JSON schema of this file, for editors. Secrets stand in the environment: ${{NAME}}.
+# An Ensue pipeline. `ensue run {PIPELINE} --dry-run` describes it, `ensue run {PIPELINE}` runs it.
+# `ensue schema` prints the JSON schema of this file for editors. Set secrets as environment variables: ${{NAME}}.
 name: starter{key}
 program: {PROGRAM}
 
 sources:
-  - format: {format}        # any format that Spark knows: parquet, csv, json, delta, kafka, jdbc, ...
+  - format: {format}        # any Spark format: parquet, csv, json, delta, kafka, jdbc, ...
     path: {_quoted(_relative(data, folder))}{options}{given}
-    time: {_name(own.time.column)}          # when an event happened; {_one_line(own.time.why)}{type}
+    time: {_name(own.time.column)}          # time of an event: {_one_line(own.time.why)}{type}
 
 outputs:
-  followed: console         # or a sink of Spark, as below, or `webhook: https://...`
+  followed: console         # or a Spark sink, as below, or `webhook: https://...`
   not_followed:
     format: json
     path: out/not_followed
     mode: overwrite
 
-# As a stream: say `mode: stream`, take `mode: overwrite` out above, name a folder of files as `path`, and add
+# To run it as a stream, set `mode: stream`, remove `mode: overwrite` above, set `path` to a folder of files, and add
 #   to the source:   schema: {columns}
 #                    watermark: 10 minutes
 #   to the pipeline: checkpointLocation: checkpoint
@@ -382,27 +384,27 @@ def _readme(data: Path, folder: Path, own: Proposal) -> str:
     time, events = shlex.quote(own.time.column), shlex.quote(_relative(data, folder))
     guesses = (("time", own.time), ("type", own.type), ("key", own.key))
     reasons = "\n".join(
-        f"- {role}: `{_one_line(choice.column)}`, {_one_line(choice.why)}" if choice else f"- {role}: none found"
+        f"- {role}: `{_one_line(choice.column)}` ({_one_line(choice.why)})" if choice else f"- {role}: none found"
         for role, choice in guesses
     )
     return f"""\
 # Starter project
 
-`{PROGRAM}` has two patterns over `{data.name}`, `{PIPELINE}` says where events come from and where matches go.
+`{PROGRAM}` has two patterns over `{data.name}`. `{PIPELINE}` defines the source of the events and the outputs.
 
     ensue detect {PROGRAM} --events {events} --time {time}{type}
     ensue run {PIPELINE} --dry-run
     ensue run {PIPELINE}
 
-The first needs no Spark and is the fastest way to try a pattern; the last runs the pipeline on Spark.
-What was guessed, and why; where it is wrong, change it in both files:
+The first command does not need Spark and is the fastest way to try a pattern. The last one runs the pipeline on Spark.
+Ensue guessed these columns. If a guess is wrong, change it in both files:
 
 {reasons}
 """
 
 
 def _format(data: Path) -> tuple[str, str]:
-    """The format of Spark for the data, and its options as they stand in the pipeline."""
+    """Returns the Spark format of the data, and its options as YAML for the pipeline."""
     format = format_of(data)
     if format == "csv":
         return format, "\n    options: {header: true}"
@@ -428,17 +430,17 @@ def _relative(data: Path, folder: Path) -> str:
 
 
 def _name(column: str) -> str:
-    """A name as YAML takes it: as it is, if nothing else could be meant."""
+    """Returns a name for YAML, quoted if necessary."""
     plain = re.fullmatch(r"[A-Za-z_]\w*", column, re.ASCII) and column.lower() not in YAML_WORDS
     return column if plain else _quoted(column)
 
 
 def _one_line(text: str) -> str:
-    """A text that ends no comment."""
+    """Returns the text on one line, so that it does not end a comment."""
     return " ".join(text.split())
 
 
 def _quoted(text: str) -> str:
-    """A text between single quotes, as YAML takes every text."""
+    """Returns the text in single quotes for YAML."""
     doubled = text.replace("'", "''")
     return f"'{doubled}'"

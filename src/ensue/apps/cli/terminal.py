@@ -1,39 +1,40 @@
-"""How the command line speaks: data on stdout, everything else on stderr, errors without tracebacks."""
+"""Output of the command line: data on stdout, everything else on stderr, errors without tracebacks."""
 
 from __future__ import annotations
 
 import os
+import re
 import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-
-from rich.console import Console
+from typing import TYPE_CHECKING
 
 from ensue.errors import EnsueError, EnsueWarning, LimitError, SchemaError, did_you_mean
 
+if TYPE_CHECKING:
+    from rich.console import Console
+
 INTERRUPTED = 130
-"""The exit code after Ctrl-C: what shells say of a command that a signal has ended."""
+"""The exit code after Ctrl-C, as shells define it."""
 
 PIPE_WIDTH = 160
-"""Columns of a table that does not go to a terminal."""
+"""The width of a table, in characters, if stdout is not a terminal."""
 
 IN_OPTIONS = {
-    "`limits=ensue.Limits(matches=...)` raises": "`--limit` raises",
-    "`limits=` raises": "`--limit` raises",
-    "`ensue.detect_batches` gives": "in Python `ensue.detect_batches` gives",
-    "pass `type=` with": "pass `--type` with",
-    "or one table per stream": "or one file per stream: `--events STREAM=FILE`",
-    "`since`": "`--since`",
-    "`until`": "`--until`",
-    "pass a datetime, a timestamp, or ISO text such as": "write it as",
+    r"`limits?=[^`]*`": "`--limit`",
+    r"`type=`": "`--type`",
+    r"one table per stream": "one file per stream (`--events STREAM=FILE`)",
+    r"`(since|until)=?`": r"`--\1`",
+    r"(?<!in Python )`ensue\.detect_batches`": "in Python `ensue.detect_batches`",
+    r"a datetime, a timestamp,? or ISO(?: 8601)? text such as": "ISO 8601 text such as",
 }
-"""What messages say to callers of the Python API, and what to users of the command line."""
+"""Parts of messages for callers of the Python API, as regular expressions, and the same for the command line."""
 
 
 class UsageError(EnsueError):
-    """The command was called with something it cannot use; ends with exit code 2."""
+    """Raised for arguments that a command cannot use. The exit code is 2."""
 
     def __init__(self, code: str, message: str, hint: str = "") -> None:
         self.code = code
@@ -42,20 +43,20 @@ class UsageError(EnsueError):
 
 
 def show(text: str) -> None:
-    """Writes data to stdout, and a line's end."""
+    """Writes a line of data to stdout."""
     sys.stdout.write(f"{text}\n")
-    # Here and not when the process ends: a reader that has left is then an error that can be handled.
+    # Flush here and not at exit, so that a closed pipe is an error that can be handled.
     sys.stdout.flush()
 
 
 def messages(text: str) -> None:
-    """Tells the user something that is not data."""
+    """Writes a message to stderr."""
     sys.stderr.write(f"{text}\n")
     sys.stderr.flush()
 
 
 def counted(number: int, one: str, many: str = "") -> str:
-    """A number with its noun.
+    """Returns a number with its noun.
 
     >>> counted(1, "match", "matches"), counted(2000, "row")
     ('1 match', '2,000 rows')
@@ -65,7 +66,7 @@ def counted(number: int, one: str, many: str = "") -> str:
 
 @contextmanager
 def reported() -> Iterator[None]:
-    """Shows an EnsueError as its message and a warning as one line, and leaves with the fitting exit code."""
+    """Shows the message of an EnsueError and exits with its code; shows a warning as one line."""
     with warnings.catch_warnings():
         warnings.simplefilter("always", EnsueWarning)
         usual = warnings.showwarning
@@ -85,38 +86,40 @@ def reported() -> Iterator[None]:
 
 
 def _in_options(error: EnsueError) -> str:
-    """The message of an error in the words of the command line."""
+    """Returns the message of an error with options of the command line in place of Python parameters."""
     if not isinstance(error, LimitError | SchemaError):
         return str(error)
     message = str(error)
     for in_python, option in IN_OPTIONS.items():
-        message = message.replace(in_python, option)
+        message = re.sub(in_python, option, message)
     return message
 
 
 def existing_file(path: Path) -> Path:
-    """The path, if a file is there; otherwise an error that names the file that was probably meant."""
+    """Returns the path of a file. Raises an error with the most similar name if there is no such file."""
     if path.is_file():
         return path
     if path.is_dir():
-        raise UsageError("not-a-file", f"`{path}` is a folder", "name the files in it")
+        raise UsageError("not-a-file", f"`{path}` is a folder; expected a file", "pass the files in the folder")
     beside = [str(other) for other in path.parent.iterdir()] if path.parent.is_dir() else []
-    raise UsageError("no-such-file", f"there is no file `{path}`", did_you_mean(str(path), beside))
+    raise UsageError("no-such-file", f"file `{path}` not found", did_you_mean(str(path), beside))
 
 
 def table_width() -> int | None:
-    """How wide tables may become: as wide as the terminal, or `PIPE_WIDTH` where there is none."""
+    """Returns the maximum width of a table: `PIPE_WIDTH`, or None for the width of the terminal."""
     return None if sys.stdout.isatty() else PIPE_WIDTH
 
 
-# --- The terminal that tables are written to.
+# --- Console for tables
 
 
 def no_color() -> bool:
-    """Whether the user wants no colours (see no-color.org); bold and italic text go with them."""
+    """Returns whether the user has turned off colours, bold and italic text (see no-color.org)."""
     return bool(os.environ.get("NO_COLOR"))
 
 
 def open_console() -> Console:
-    """Where tables are written: stdout, as wide as fits, in colour if it is a terminal and nobody minds."""
+    """Returns a console on stdout for tables, in colour on a terminal unless NO_COLOR is set."""
+    from rich.console import Console
+
     return Console(width=table_width(), highlight=False, color_system=None if no_color() else "auto")

@@ -1,4 +1,4 @@
-"""Pipelines as a file: sources, a program, and where its results go, checked before Spark starts."""
+"""Pipeline files: sources, a program, and outputs for its results. Files are checked before Spark starts."""
 
 from ensue.apps.pipelines.definition import published_schema
 from ensue.apps.pipelines.file import read_pipeline, read_pipeline_text

@@ -1,4 +1,4 @@
-"""What must fit together: batch or stream and its options, names of the program, files that are there."""
+"""Checks that the parts of a pipeline are consistent: mode and options, names in the program, existing files."""
 
 from __future__ import annotations
 
@@ -30,18 +30,18 @@ KNOWN_FORMATS = (
     "socket",
 )
 NEEDS_SCHEMA = ("avro", "csv", "json", "orc", "parquet", "xml")
-"""What Spark does not read as a stream without being told the columns."""
+"""Formats that require a schema in a stream."""
 
 STREAM_ONLY = ("timed_out", "checkpointLocation", "trigger", "emit", "tick", "buckets")
 SOURCE_STREAM_ONLY = ("watermark", "watermark_column", "late")
 RESULTS = ("outputs", "timed_out", "violations", "actions")
 KAFKA_CHOICES = ("subscribe", "subscribePattern", "assign")
 _PLACE = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:|.*[*?\[{]")
-"""Addresses such as `s3a://...` and patterns of names: nothing that can be looked up here."""
+"""URLs such as `s3a://...` and glob patterns, which cannot be checked here."""
 
 
 def check_fit(values: CheckedMapping, program: Program | None, folder: Path) -> list[Problem]:
-    """What does not fit together; without a program, what can be said without one."""
+    """Returns the inconsistencies. Without a program, it skips the checks that need one."""
     return list(_Fit(values, program, folder).problems())
 
 
@@ -70,7 +70,7 @@ class _Fit:
             yield from self._declared_tables(self.program)
 
     def _row_sinks(self) -> list[CheckedMapping]:
-        """The sinks of rows that are mappings."""
+        """Returns the sinks of rows that are mappings."""
         sources = [item for item in _list(self.values, "sources") if isinstance(item, CheckedMapping)]
         found = [source.values.get(key) for source in sources for key in ("late", "rejected")]
         found += [*_members(self.values, "outputs").values(), *_members(self.values, "timed_out").values()]
@@ -85,13 +85,11 @@ class _Fit:
             for key in STREAM_ONLY:
                 if key in self.values.places:
                     yield _option(
-                        f"`{key}` is for streams", self.values.places[key], "add `mode: stream`, or leave it out"
+                        f"`{key}` requires `mode: stream`", self.values.places[key], "add `mode: stream`, or remove it"
                     )
         elif "checkpointLocation" not in self.values.places:
             hint = "add `checkpointLocation: checkpoint`, a folder that only this pipeline uses"
-            yield _option(
-                "a stream needs `checkpointLocation`, to resume after a restart", self.values.places["mode"], hint
-            )
+            yield _option("a stream requires `checkpointLocation`", self.values.places["mode"], hint)
 
     def _sources(self) -> Iterator[Problem]:
         sources = [item for item in _list(self.values, "sources") if isinstance(item, CheckedMapping)]
@@ -100,27 +98,27 @@ class _Fit:
             yield from self._source(source)
             stream = _value(source, "stream")
             if stream is None and "stream" not in source.places and len(sources) > 1:
-                hint = "add `stream: NAME`; rows of several streams come from one source with `type`"
-                yield _option("of several sources, each says which stream it is", _begin(source), hint)
+                hint = "add `stream: NAME`, or use one source with `type`"
+                yield _option("several sources require `stream` for each", _begin(source), hint)
             if stream is not None and stream in seen:
                 yield _option(
-                    f"stream `{stream}` has two sources", source.places["stream"], "read both with one `path`"
+                    f"stream `{stream}` has two sources", source.places["stream"], "combine them in one source"
                 )
             seen.add(stream or "")
         yield from self._shared_mode(sources)
 
     def _source(self, source: CheckedMapping) -> Iterator[Problem]:
         yield from _format_problems(source)
-        yield from self._place(source, "the source")
+        yield from self._place(source, "source")
         if "stream" in source.places and "type" in source.places:
-            message = "`stream` says that all rows are of one stream, `type` that a column tells"
-            yield _option(message, source.places["type"], "leave one out")
+            message = "a source accepts `stream` or `type`, not both"
+            yield _option(message, source.places["type"], "remove one of them")
         format = _value(source, "format")
         if format == "kafka":
             yield from _kafka(source)
         if "rejected" in source.places and "value" not in source.places:
-            hint = "leave it out, or say the columns of a record with `value`"
-            yield _option("`rejected` is for records of JSON", source.places["rejected"], hint)
+            hint = "remove it, or add `value` with the columns of a JSON record"
+            yield _option("`rejected` requires `value`", source.places["rejected"], hint)
 
     def _shared_mode(self, sources: list[CheckedMapping]) -> Iterator[Problem]:
         for source in sources:
@@ -129,52 +127,54 @@ class _Fit:
                 for key in SOURCE_STREAM_ONLY:
                     if key in source.places:
                         yield _option(
-                            f"`{key}` is for streams", source.places[key], "add `mode: stream`, or leave it out"
+                            f"`{key}` requires `mode: stream`", source.places[key], "add `mode: stream`, or remove it"
                         )
                 continue
             if "watermark" not in source.places:
-                hint = "add `watermark: 10 minutes`: how late events may come; without it nothing is ever complete"
-                yield _option("a source of a stream needs `watermark`", _begin(source), hint)
+                hint = "add how late events may arrive, such as `watermark: 10 minutes`"
+                yield _option("the source of a stream requires `watermark`", _begin(source), hint)
             if format in NEEDS_SCHEMA and "schema" not in source.places:
                 hint = "add `schema: id BIGINT, at TIMESTAMP, ...`; `ensue init --data FILE` writes it"
-                yield _option(f"a stream of {format} files needs `schema`", _begin(source), hint)
+                yield _option(f"a stream of {format} files requires `schema`", _begin(source), hint)
 
     def _tables(self) -> Iterator[Problem]:
         for table in _members(self.values, "tables").values():
             if isinstance(table, CheckedMapping):
                 yield from _format_problems(table)
-                yield from self._place(table, "the table")
+                yield from self._place(table, "table")
 
     def _place(self, item: CheckedMapping, what: str) -> Iterator[Problem]:
-        """A format of files needs a path, and what can be looked up here has to be there."""
+        """Checks that a file format has a path, and that a local path exists."""
         path, format = item.values.get("path"), _value(item, "format")
         if "path" not in item.places and format in FILE_FORMATS and "path" not in _members(item, "options"):
-            yield Problem("pipeline-key", f"{what} needs `path`", _begin(item), hint=f"where the {format} files are")
+            hint = f"add the path of the {format} files"
+            yield Problem("pipeline-key", f"the {what} requires `path`", _begin(item), hint=hint)
         if isinstance(path, FileValue) and not _PLACE.match(path.value):
             there = self.folder / path.value
             if not there.exists():
                 yield not_there(what, path, there)
-            elif self.streaming and what == "the source" and format in FILE_FORMATS and there.is_file():
-                hint = "give the folder: each file that comes into it is read once"
-                yield Problem("pipeline-file", f"a stream reads a folder, and `{path}` is a file", path.span, hint=hint)
+            elif self.streaming and what == "source" and format in FILE_FORMATS and there.is_file():
+                hint = "use the folder of the file; Spark reads each new file in it once"
+                yield Problem("pipeline-file", f"a stream reads a folder, but `{path}` is a file", path.span, hint=hint)
 
     def _sink(self, sink: CheckedMapping) -> Iterator[Problem]:
         yield from _format_problems(sink)
         hook = "webhook" in sink.places
         for key in ("path", "options", "mode") if hook else ("headers", "timeout"):
             if key in sink.places:
-                other = "a format of Spark" if hook else "a webhook"
-                yield _option(f"`{key}` is for {other}", sink.places[key], "leave it out")
+                other = "a Spark format" if hook else "a webhook"
+                yield _option(f"`{key}` is only allowed with {other}", sink.places[key], "remove it")
         has_path = "path" in sink.places or "path" in _members(sink, "options")
         if _value(sink, "format") in FILE_FORMATS and not has_path:
-            yield Problem("pipeline-key", "files need `path`", _begin(sink), hint="the folder to write to")
+            message, hint = "an output with a file format requires `path`", "add the folder to write to"
+            yield Problem("pipeline-key", message, _begin(sink), hint=hint)
         mode = _value(sink, "mode")
         if self.streaming and mode not in (None, "append"):
-            hint = "leave `mode` out: a stream appends"
-            yield _option(f"`{mode}` would lose what earlier micro-batches wrote", sink.places["mode"], hint)
+            hint = "remove `mode`"
+            yield _option(f"a stream only supports `mode: append`, found `{mode}`", sink.places["mode"], hint)
         address = sink.values.get("webhook")
         if isinstance(address, FileValue) and not re.match(r"https?://[^/]", address.value):
-            message, hint = f"`webhook` is an address of http or https, not `{address}`", "begin it with `https://`"
+            message, hint = f"`webhook` must be an http or https URL, found `{address}`", "start it with `https://`"
             yield Problem("pipeline-value", message, address.span, hint=hint)
 
     def _dead_letters(self) -> Iterator[Problem]:
@@ -182,10 +182,11 @@ class _Fit:
         has_letters = isinstance(delivery, CheckedMapping) and "dead_letters" in delivery.places
         calls = [*(sink for sink in self._row_sinks() if "webhook" in sink.places), *self._receivers()]
         if self.streaming and calls and not has_letters:
-            hint = "add `delivery: {dead_letters: dead-letters}`: what nobody takes goes there, and the stream goes on"
-            yield _option("a stream that calls somebody needs a place for dead letters", _begin(calls[0]), hint)
+            hint = "add `delivery: {dead_letters: dead-letters}`, a folder for undeliverable calls"
+            yield _option("a stream with webhooks or actions requires `dead_letters`", _begin(calls[0]), hint)
         if isinstance(delivery, CheckedMapping) and not calls:
-            yield _option("`delivery` is for webhooks and actions", self.values.places["delivery"], "leave it out")
+            message = "`delivery` is only allowed with webhooks or actions"
+            yield _option(message, self.values.places["delivery"], "remove it")
 
     def _results(self, program: Program) -> Iterator[Problem]:
         names = program.names
@@ -196,48 +197,48 @@ class _Fit:
                     "pipeline-output",
                     f"the program has no pattern or rule `{name}`",
                     place,
-                    label=f"it has: {', '.join(names)}" if names else "",
-                    hint=did_you_mean(name, names) or "leave it out, or add such a pattern to the program",
+                    label=f"patterns and rules: {', '.join(names)}" if names else "",
+                    hint=did_you_mean(name, names) or "remove it, or add the pattern to the program",
                 )
         if not self.values.places.keys() & set(RESULTS):
             hint = f"add `outputs: {{{names[0]}: console}}`" if names else "add `actions`"
-            yield Problem("pipeline-key", "nothing says where results go", _begin(self.values), hint=hint)
+            yield Problem("pipeline-key", "the pipeline has no output", _begin(self.values), hint=hint)
 
     def _partial_matches(self, program: Program) -> Iterator[Problem]:
-        """Only a pattern can time out, and not every one."""
+        """Checks that each name in `timed_out` is a pattern that can time out."""
         patterns = dict(zip(program.names, program.statements.results, strict=False))
         given = self.values.values.get("timed_out")
         for name, place in (given.places if isinstance(given, CheckedMapping) else {}).items():
             if name not in patterns:
-                label = f"it has: {', '.join(patterns)}" if patterns else ""
+                label = f"patterns: {', '.join(patterns)}" if patterns else ""
                 message = f"the program has no pattern `{name}`"
-                hint = did_you_mean(name, patterns) or "leave it out: what times out is a pattern"
+                hint = did_you_mean(name, patterns) or "remove it; only patterns can time out"
                 yield Problem("pipeline-output", message, place, label, hint)
                 continue
             for problem in partial_problems(patterns[name]):
-                message = f"partial matches of `{name}` cannot be given: {problem.message}"
-                yield Problem("pipeline-output", message, place, hint=problem.hint or "leave it out")
+                message = f"partial matches of `{name}` are not supported: {problem.message}"
+                yield Problem("pipeline-output", message, place, hint=problem.hint or "remove it")
 
     def _violations(self, program: Program) -> Iterator[Problem]:
         place = self.values.places.get("violations")
         if place is not None and not program.statements.constraints:
-            hint = "add one such as `CONSTRAINT PRIOR(Order, Paid) PARTITION BY id`, or leave `violations` out"
-            yield Problem("pipeline-output", "the program has no CONSTRAINT to break", place, hint=hint)
+            hint = "add one such as `CONSTRAINT PRIOR(Order, Paid) PARTITION BY id`, or remove `violations`"
+            yield Problem("pipeline-output", "`violations` requires a CONSTRAINT in the program", place, hint=hint)
 
     def _actions(self, program: Program) -> Iterator[Problem]:
         called = tuple(dict.fromkeys(action.action for action in _ruleset(program).actions))
         given = self.values.values.get("actions")
         places: Mapping[str, Span] = given.places if isinstance(given, CheckedMapping) else {}
-        label = f"it calls: {', '.join(called)}" if called else "it has no ON statement"
+        label = f"actions: {', '.join(called)}" if called else "the program has no ON statement"
         for name, place in places.items():
             if name not in called:
                 message = f"no ON statement of the program calls `{name}`"
-                yield Problem("pipeline-action", message, place, label, did_you_mean(name, called) or "leave it out")
+                yield Problem("pipeline-action", message, place, label, did_you_mean(name, called) or "remove it")
         for name in called:
             if name not in places:
                 place = self.values.places.get("actions", _begin(self.values))
-                hint = f"add `{name}` to `actions`: a webhook, or a format of Spark"
-                yield Problem("pipeline-action", f"nobody takes the calls of the action `{name}`", place, hint=hint)
+                hint = f"add `{name}` to `actions`, with `webhook` or `format`"
+                yield Problem("pipeline-action", f"action `{name}` has no receiver", place, hint=hint)
 
     def _declared_tables(self, program: Program) -> Iterator[Problem]:
         ruleset = _ruleset(program)
@@ -246,14 +247,14 @@ class _Fit:
         places: Mapping[str, Span] = given.places if isinstance(given, CheckedMapping) else {}
         for name, place in places.items():
             if name not in declared:
-                label = f"it declares: {', '.join(declared)}" if declared else "it declares none"
-                message = f"the program declares no TABLE `{name}`"
-                yield Problem("pipeline-table", message, place, label, did_you_mean(name, declared) or "leave it out")
+                label = f"tables: {', '.join(declared)}" if declared else "the program declares no tables"
+                message = f"the program has no TABLE `{name}`"
+                yield Problem("pipeline-table", message, place, label, did_you_mean(name, declared) or "remove it")
         for name in declared:
             if name not in places and name not in {fact.table for fact in ruleset.facts}:
                 place = self.values.places.get("tables", _begin(self.values))
                 hint = f"add `{name}` to `tables`, with its `format` and `path`"
-                yield Problem("pipeline-table", f"the program's TABLE `{name}` is not given", place, hint=hint)
+                yield Problem("pipeline-table", f"TABLE `{name}` of the program has no source", place, hint=hint)
 
 
 def _ruleset(program: Program) -> Ruleset:
@@ -263,31 +264,32 @@ def _ruleset(program: Program) -> Ruleset:
 def _kafka(source: CheckedMapping) -> Iterator[Problem]:
     options = _members(source, "options")
     if "kafka.bootstrap.servers" not in options:
-        yield _option("Kafka needs the option `kafka.bootstrap.servers`", _begin(source), "add it below `options`")
+        yield _option("Kafka requires the option `kafka.bootstrap.servers`", _begin(source), "add it to `options`")
     if not any(choice in options for choice in KAFKA_CHOICES):
-        yield _option("Kafka needs the option `subscribe`", _begin(source), "the topics, separated by commas")
+        hint = "add `subscribe` to `options`, with the topics separated by commas"
+        yield _option("Kafka requires the option `subscribe`", _begin(source), hint)
     if "value" not in source.places:
-        hint = "add `value: id BIGINT, at TIMESTAMP, ...`: the columns in the JSON of a record"
-        yield _option("a source of Kafka needs `value`", _begin(source), hint)
+        hint = "add the columns of a JSON record, such as `value: id BIGINT, at TIMESTAMP`"
+        yield _option("a Kafka source requires `value`", _begin(source), hint)
 
 
 def _format_problems(item: CheckedMapping) -> Iterator[Problem]:
-    """A format that is nearly one that is known; others may be those of packages."""
+    """Checks for misspelt formats. Unknown formats are allowed, because packages can add formats."""
     format = item.values.get("format")
     if isinstance(format, FileValue) and format.value not in KNOWN_FORMATS and "." not in format.value:
         near = closest(format.value, KNOWN_FORMATS, 0.75)
         if near is not None and near.casefold() != format.value.casefold():
             yield Problem(
-                "pipeline-value", f"Spark has no format `{format}`", format.span, hint=f"did you mean `{near}`?"
+                "pipeline-value", f"unknown Spark format `{format}`", format.span, hint=f"did you mean `{near}`?"
             )
 
 
 def not_there(what: str, given: FileValue, path: Path) -> Problem:
-    """The problem that there is no such file, with the name that was probably meant."""
+    """Returns the problem of a missing file, with the most similar name as a hint."""
     beside = [other.name for other in path.parent.iterdir()] if path.parent.is_dir() else []
     guess = difflib.get_close_matches(path.name, beside, n=1)
-    hint = f"did you mean `{guess[0]}`?" if guess else "paths are relative to the folder of the pipeline file"
-    return Problem("pipeline-file", f"{what} `{given}` is not there", given.span, hint=hint)
+    hint = f"did you mean `{guess[0]}`?" if guess else "check the path; it is relative to the pipeline file"
+    return Problem("pipeline-file", f"{what} `{given}` not found", given.span, hint=hint)
 
 
 def _option(message: str, place: Span, hint: str) -> Problem:

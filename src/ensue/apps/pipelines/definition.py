@@ -1,4 +1,4 @@
-"""What a pipeline file may say. The published schema and the checks are both made from this one definition."""
+"""The definition of pipeline files. The published JSON schema and the checks are both derived from it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 
 @dataclass(frozen=True, slots=True)
 class TextOf:
-    """A text; one of `choices`, if there are any, and of the form `pattern`, which `expected` says in words."""
+    """A text: one of `choices`, or a text that matches `pattern`. `expected` describes it in messages."""
 
     choices: tuple[str, ...] = ()
     pattern: str = ""
@@ -20,33 +20,33 @@ class TextOf:
 
 @dataclass(frozen=True, slots=True)
 class Number:
-    """A whole number from `least` on."""
+    """An integer of at least `least`."""
 
     least: int
 
 
 @dataclass(frozen=True, slots=True)
 class Flag:
-    """true or false; with `only`, no other than true."""
+    """`true` or `false`; with `only`, only `true`."""
 
     only: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Names and texts that go to Spark or to a web service as they are; numbers and flags count as texts."""
+    """Names and texts that are passed to Spark or to a web service. Numbers and flags are passed as texts."""
 
 
 @dataclass(frozen=True, slots=True)
 class ListOf:
-    """A list of at least one."""
+    """A list with at least one item."""
 
     item: Shape
 
 
 @dataclass(frozen=True, slots=True)
 class MapOf:
-    """A mapping whose keys are names that the user or the program chooses; `named` says what they name."""
+    """A mapping whose keys are names from the user or the program. `named` describes the named things."""
 
     item: Shape
     named: str
@@ -54,7 +54,7 @@ class MapOf:
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """A key of a record: what it takes and what it means."""
+    """A key of a record, with the shape of its value and its meaning."""
 
     name: str
     shape: Shape
@@ -64,13 +64,13 @@ class Key:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """A mapping with keys that are known; exactly one of `one_of` has to be there, if it is not empty."""
+    """A mapping with fixed keys. If `one_of` is not empty, exactly one of these keys is required."""
 
     title: str
     keys: tuple[Key, ...]
     one_of: tuple[str, ...] = ()
     short: TextOf | None = field(default=None)
-    """What may stand in place of the mapping."""
+    """A text that is accepted instead of the mapping."""
 
     def key(self, name: str) -> Key:
         return next(key for key in self.keys if key.name == name)
@@ -79,75 +79,73 @@ class Record:
 Shape: TypeAlias = "TextOf | Number | Flag | Settings | ListOf | MapOf | Record"
 
 UNIT = r"(milliseconds?|seconds?|minutes?|hours?|days?|weeks?)"
-LENGTH = TextOf(pattern=rf"[0-9]+ {UNIT}( [0-9]+ {UNIT})*", expected="a length of time such as `10 minutes`")
+LENGTH = TextOf(pattern=rf"[0-9]+ {UNIT}( [0-9]+ {UNIT})*", expected="a duration such as `10 minutes`")
 NAME = TextOf(expected="a name")
-COLUMN = TextOf(expected="the name of a column")
+COLUMN = TextOf(expected="a column name")
 PATH = TextOf(expected="a path")
 DDL = TextOf(expected="columns and types such as `id BIGINT, at TIMESTAMP`", multiline=True)
-FORMAT = TextOf(expected="a format of Spark such as `parquet`")
+FORMAT = TextOf(expected="a Spark format such as `parquet`")
 
-_FORMAT = Key("format", FORMAT, "a format that Spark knows: parquet, csv, json, delta, kafka, jdbc, ...", True)
-_PATH = Key("path", PATH, "the file or folder; relative to the pipeline file")
-_OPTIONS = Key("options", Settings(), "options of Spark for this format")
-_SCHEMA = Key("schema", DDL, "columns and types; streams of files need it")
+_FORMAT = Key("format", FORMAT, "a Spark format: parquet, csv, json, delta, kafka, jdbc, ...", True)
+_PATH = Key("path", PATH, "the file or folder, relative to the pipeline file")
+_OPTIONS = Key("options", Settings(), "Spark options for this format")
+_SCHEMA = Key("schema", DDL, "columns and types; required for streams of files")
 _COLUMNS = Key(
     "columns",
-    MapOf(TextOf(expected="an expression of Spark SQL", multiline=True), "columns"),
-    "columns to add or to replace: a name and an expression of Spark SQL",
+    MapOf(TextOf(expected="a Spark SQL expression", multiline=True), "columns"),
+    "columns to add or replace: a name and a Spark SQL expression",
 )
 
-_MODE = Key("mode", TextOf(("append", "overwrite", "ignore", "error")), "what happens to rows that are there: append")
-_WEBHOOK = Key("webhook", TextOf(expected="an address of http or https"), "POST each row as JSON to this address")
+_MODE = Key("mode", TextOf(("append", "overwrite", "ignore", "error")), "Spark's save mode (default: append)")
+_WEBHOOK = Key(
+    "webhook", TextOf(expected="an http or https URL"), "a URL that receives each row as a JSON POST request"
+)
 _HEADERS = Key("headers", Settings(), "headers of the request")
-_TIMEOUT = Key("timeout", Number(1), "seconds to wait for an answer: 10")
-_SINK = (Key("format", FORMAT, "a format that Spark can write"), _PATH, _OPTIONS, _MODE, _WEBHOOK, _HEADERS, _TIMEOUT)
+_TIMEOUT = Key("timeout", Number(1), "seconds to wait for a response (default: 10)")
+_SINK = (Key("format", FORMAT, "a Spark format to write"), _PATH, _OPTIONS, _MODE, _WEBHOOK, _HEADERS, _TIMEOUT)
 _SINK_OF = ("format", "webhook")
 OUTPUT = Record("an output", _SINK, one_of=_SINK_OF, short=TextOf(("console",)))
-REJECTED = Record(
-    "what happens to records that are no events", _SINK, one_of=_SINK_OF, short=TextOf(("fail", "ignore", "console"))
-)
+REJECTED = Record("`rejected`", _SINK, one_of=_SINK_OF, short=TextOf(("fail", "ignore", "console")))
 ACTION = Record("an action", _SINK, one_of=_SINK_OF)
 
 SOURCE = Record(
-    "a source of events",
+    "a source",
     (
-        Key("stream", NAME, "all rows are events of this stream; without it, the column `type` says which"),
+        Key("stream", NAME, "the stream of all rows; without it, the column `type` names the stream of each row"),
         _FORMAT,
         _PATH,
         _OPTIONS,
         _SCHEMA,
-        Key("value", DDL, "the column `value` is JSON with these columns, as it is in Kafka"),
+        Key("value", DDL, "columns and types of the JSON in the column `value`, for example for Kafka"),
         _COLUMNS,
-        Key("time", COLUMN, "the column of an event's time: a timestamp or an integer", True),
-        Key("type", COLUMN, "the column that names the stream of an event"),
-        Key("end", COLUMN, "the column of an event's end, for events that last"),
-        Key("watermark", LENGTH, "how late events may come; for `mode: stream`"),
-        Key("watermark_column", COLUMN, "the timestamp the watermark is about, where `time` is an integer"),
-        Key("late", OUTPUT, "where rows go that came after the watermark; for `mode: stream`"),
-        Key(
-            "rejected", REJECTED, "where records go that `value` or `time` does not fit; unless given, they end the run"
-        ),
+        Key("time", COLUMN, "the column with the time of an event (a timestamp or an integer)", True),
+        Key("type", COLUMN, "the column with the stream of an event"),
+        Key("end", COLUMN, "the column with the end of an event, for events with a duration"),
+        Key("watermark", LENGTH, "how late events may arrive; for `mode: stream`"),
+        Key("watermark_column", COLUMN, "the timestamp column of the watermark, if `time` is an integer"),
+        Key("late", OUTPUT, "the output for late rows; for `mode: stream`"),
+        Key("rejected", REJECTED, "the output for records that cannot be parsed (default: fail)"),
     ),
 )
-TABLE = Record("a table that does not change", (_FORMAT, _PATH, _OPTIONS, _SCHEMA, _COLUMNS))
+TABLE = Record("a table", (_FORMAT, _PATH, _OPTIONS, _SCHEMA, _COLUMNS))
 DELIVERY = Record(
-    "how calls of actions and webhooks are delivered",
+    "the delivery of calls",
     (
-        Key("dead_letters", PATH, "the folder for calls that nobody took; a stream needs it"),
-        Key("journal", PATH, "a file that remembers calls, so that they are not repeated after a restart"),
-        Key("retries", Number(0), "how often a call is tried again: 5"),
-        Key("backoff", LENGTH, "the pause before the first repetition: 1 second"),
-        Key("patience", LENGTH, "how long a step waits for a receiver that is down: 1 minute"),
+        Key("dead_letters", PATH, "the folder for undeliverable calls; required for streams"),
+        Key("journal", PATH, "a file with the ids of delivered calls, so that a restart does not repeat them"),
+        Key("retries", Number(0), "how often a failed call is retried (default: 5)"),
+        Key("backoff", LENGTH, "the pause before the first retry (default: 1 second)"),
+        Key("patience", LENGTH, "how long a step retries calls to a receiver that is down (default: 1 minute)"),
     ),
 )
 PACKAGE = TextOf(pattern=r"[^:\s]+:[^:\s]+:[^:\s]+", expected="a package such as `group:artifact:version`")
 SPARK = Record(
     "the Spark session",
     (
-        Key("master", TextOf(), "`local[*]`, `spark://...`, `sc://...`; unless the environment says"),
-        Key("memory", TextOf(pattern=r"[0-9]+[kmgtKMGT]", expected="a size such as `4g`"), "of the Spark process"),
-        Key("packages", ListOf(PACKAGE), "packages of Maven Central, for formats that Spark does not have by itself"),
-        Key("config", Settings(), "settings of Spark"),
+        Key("master", TextOf(), "`local[*]`, `spark://...` or `sc://...` (default: from the environment)"),
+        Key("memory", TextOf(pattern=r"[0-9]+[kmgtKMGT]", expected="a size such as `4g`"), "memory of the driver"),
+        Key("packages", ListOf(PACKAGE), "Maven packages for formats that Spark does not include"),
+        Key("config", Settings(), "Spark settings"),
     ),
 )
 TRIGGER = Record(
@@ -159,49 +157,49 @@ TRIGGER = Record(
     one_of=("processingTime", "availableNow"),
 )
 PIPELINE = Record(
-    "a pipeline of Ensue",
+    "the pipeline",
     (
-        Key("name", NAME, "what Spark calls it"),
-        Key("mode", TextOf(("batch", "stream")), "tables of the past, or streams: batch"),
-        Key("program", PATH, "the `.ensue` file; relative to the pipeline file"),
-        Key("query", TextOf(expected="the text of a program", multiline=True), "the program itself"),
-        Key("sources", ListOf(SOURCE), "where events come from: one, or one for each stream", True),
-        Key("tables", MapOf(TABLE, "TABLEs of the program"), "the tables of the program's TABLEs"),
-        Key("outputs", MapOf(OUTPUT, "patterns and heads of rules"), "where results go; others are not kept"),
+        Key("name", NAME, "the name of the pipeline in Spark"),
+        Key("mode", TextOf(("batch", "stream")), "static tables (`batch`, the default) or streams (`stream`)"),
+        Key("program", PATH, "the `.ensue` file, relative to the pipeline file"),
+        Key("query", TextOf(expected="the text of a program", multiline=True), "the text of the program"),
+        Key("sources", ListOf(SOURCE), "sources of events, one in total or one per stream", True),
+        Key("tables", MapOf(TABLE, "TABLEs of the program"), "the rows of the program's TABLEs"),
+        Key("outputs", MapOf(OUTPUT, "patterns and rules"), "outputs of patterns and rules; others are discarded"),
         Key(
             "timed_out",
             MapOf(OUTPUT, "patterns"),
-            "where partial matches go whose window has closed; for `mode: stream`",
+            "outputs for partial matches whose window has closed; for `mode: stream`",
         ),
-        Key("violations", OUTPUT, "where traces go that break a constraint of the program"),
-        Key("actions", MapOf(ACTION, "actions of ON statements"), "who takes the calls of ON statements"),
-        Key("delivery", DELIVERY, "how calls are delivered"),
-        Key("checkpointLocation", PATH, "the folder in which a stream saves its progress"),
-        Key("trigger", TRIGGER, "when micro-batches start, in Spark's words; by default, as soon as rows come"),
-        Key("limit", Number(0), "the most matches that a pattern may have: 10 million"),
-        Key("match_id", Flag(), "whether outputs begin with an id that is the same in every run: false"),
-        Key("emit", TextOf(("complete", "eager")), "matches at the watermark, or as soon as their last event has come"),
-        Key("tick", LENGTH, "the length of one unit of integer time"),
-        Key("buckets", Number(1), "in how many states a stream keeps its keys"),
+        Key("violations", OUTPUT, "the output for traces that break a constraint of the program"),
+        Key("actions", MapOf(ACTION, "actions of ON statements"), "the receivers of the actions in ON statements"),
+        Key("delivery", DELIVERY, "how calls of actions and webhooks are delivered"),
+        Key("checkpointLocation", PATH, "the folder for the progress and state of a stream"),
+        Key("trigger", TRIGGER, "when a stream runs a micro-batch, in Spark's words (default: as soon as rows arrive)"),
+        Key("limit", Number(0), "the maximum number of matches of a pattern (default: 10 million)"),
+        Key("match_id", Flag(), "whether outputs start with an id that is the same in every run (default: false)"),
+        Key("emit", TextOf(("complete", "eager")), "when to emit a match: at the watermark, or at its last event"),
+        Key("tick", LENGTH, "the duration of one unit of integer time"),
+        Key("buckets", Number(1), "the number of states that a stream divides its keys into"),
         Key("spark", SPARK, "the Spark session"),
     ),
     one_of=("program", "query"),
 )
 
 
-# --- The published JSON schema of pipeline files, for editors; made from the definition and shipped beside it.
+# --- The published JSON schema
 
 VARIABLE = r"\$\{[A-Za-z_][A-Za-z0-9_]*\}"
 
 
 def published_schema() -> str:
-    """The text of `schema.json`."""
+    """Returns the text of `schema.json`."""
     return files("ensue.apps.pipelines").joinpath("schema.json").read_text(encoding="utf-8")
 
 
 def made_schema() -> str:
-    """The schema as the definition has it; a test compares it with the file."""
-    head = {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "A pipeline of Ensue"}
+    """Returns the schema of the definition. A test compares it with the file."""
+    head = {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "An Ensue pipeline"}
     return json.dumps({**head, **_schema(PIPELINE)}, indent=2) + "\n"
 
 
@@ -210,7 +208,7 @@ def _schema(shape: Shape) -> dict[str, Any]:
         case TextOf():
             return _text(shape)
         case Number():
-            # A number may come from a variable of the environment.
+            # A number may come from an environment variable.
             number = {"type": "integer", "minimum": shape.least}
             return {"anyOf": [number, {"type": "string", "pattern": f"^{VARIABLE}$"}]}
         case Flag():

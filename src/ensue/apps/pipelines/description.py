@@ -1,4 +1,4 @@
-"""What a pipeline will do, for `--dry-run`: as text and as JSON. Variables are shown by their names."""
+"""Describes a pipeline for `--dry-run`, as text and as JSON. Variables are shown by their names."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ensue.apps.pipelines.yaml_tree import FileValue, redact
 
 
 def described(pipeline: model.Pipeline) -> dict[str, Any]:
-    """The pipeline as JSON has it."""
+    """Returns the description of a pipeline for JSON."""
     return {
         "name": pipeline.name,
         "mode": "stream" if pipeline.streaming else "batch",
@@ -32,7 +32,7 @@ def described(pipeline: model.Pipeline) -> dict[str, Any]:
 
 
 def describe(pipeline: model.Pipeline) -> str:
-    """The pipeline for people."""
+    """Returns the description of a pipeline as text."""
     plan = described(pipeline)
     lines = [f"PIPELINE {plan['name']} ({plan['mode']})", "", "SOURCES"]
     lines += [f"  {_line(source)}" for source in plan["sources"]]
@@ -41,7 +41,7 @@ def describe(pipeline: model.Pipeline) -> str:
             lines += ["", _title(title), *(f"  {name}: {_line(item)}" for name, item in plan[title].items())]
         unnamed = [name for name in plan["patterns"] if name not in plan["outputs"]]
         if title == "outputs" and unnamed and plan["outputs"]:
-            lines.append(f"  (not kept: {', '.join(unnamed)})")
+            lines.append(f"  (discarded: {', '.join(unnamed)})")
     for title in ("violations", "delivery"):
         if plan[title]:
             lines += ["", _title(title), f"  {_line(plan[title])}"]
@@ -50,7 +50,7 @@ def describe(pipeline: model.Pipeline) -> str:
             "",
             "STREAM",
             f"  checkpointLocation: {plan['checkpointLocation']}",
-            f"  trigger: {_pairs(plan['trigger']) or 'as rows come'}",
+            f"  trigger: {_pairs(plan['trigger']) or 'as soon as rows arrive'}",
         ]
     if any(plan["spark"].values()):
         lines += ["", "SPARK", f"  {_line(plan['spark'])}"]
@@ -72,7 +72,7 @@ def _indented(text: str) -> list[str]:
 
 
 def _line(item: dict[str, Any]) -> str:
-    """One line of names and values, those that are there."""
+    """Returns one line with the names and values that are set."""
     parts = []
     for name, value in item.items():
         if value in (None, {}, []):
@@ -139,7 +139,7 @@ def _session(session: model.Session) -> dict[str, Any]:
 
 
 def _explained(pipeline: model.Pipeline) -> str:
-    """The plan of the program. Only a program with variables in its text has values to hide."""
+    """Explains the program. Hides secrets if the text of the program uses variables."""
     text = pipeline.program.explain(time=pipeline.sources[0].time.value)
     with_variables = pipeline.query is not None and pipeline.query.raw != pipeline.query.value
     return redact(text, pipeline.hidden) if with_variables else text

@@ -1,4 +1,4 @@
-"""A pipeline file to a `Pipeline`: YAML, definition, program, and what must fit together. All without Spark."""
+"""Reads a pipeline file into a `Pipeline` without Spark: parses YAML, checks it, and parses the program."""
 
 from __future__ import annotations
 
@@ -22,28 +22,28 @@ _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")
 
 
 def read_pipeline(path: str | Path, environment: Mapping[str, str] | None = None) -> model.Pipeline:
-    """Reads and checks a pipeline file; every problem that can be seen without Spark is in one QueryError."""
+    """Reads and checks a pipeline file. One QueryError has all problems that can be found without Spark."""
     return read_pipeline_text(Path(path).read_text(encoding="utf-8"), path, environment)
 
 
 def read_pipeline_text(text: str, path: str | Path, environment: Mapping[str, str] | None = None) -> model.Pipeline:
-    """The same for a text; `path` is what problems cite, and paths in the text are relative to its folder.
+    """Reads and checks the text of a pipeline file. Problems cite `path`, and relative paths start at its folder.
 
     >>> read_pipeline_text("mode: batch", "pipeline.yaml")
     Traceback (most recent call last):
-    ensue.errors.QueryError: error[pipeline-key]: a pipeline of Ensue needs `sources`
+    ensue.errors.QueryError: error[pipeline-key]: the pipeline requires `sources`
      --> pipeline.yaml:1:1
       |
     1 | mode: batch
       | ^
-    hint: `sources` is where events come from: one, or one for each stream
+    hint: add `sources`: sources of events, one in total or one per stream
     <BLANKLINE>
-    error[pipeline-key]: a pipeline of Ensue needs `program` or `query`
+    error[pipeline-key]: the pipeline requires `program` or `query`
      --> pipeline.yaml:1:1
       |
     1 | mode: batch
       | ^
-    hint: `program` is the `.ensue` file; relative to the pipeline file; `query` is the program itself
+    hint: add `program`: the `.ensue` file, relative to the pipeline file; or `query`: the text of the program
     """
     source = Source(text, str(path))
     tree = parse_tree(source)
@@ -62,18 +62,18 @@ def read_pipeline_text(text: str, path: str | Path, environment: Mapping[str, st
 
 
 def _in_order(problems: list[Problem]) -> list[Problem]:
-    """By their places, so that a reader goes through the file once."""
+    """Sorts problems by their position in the file."""
     return sorted(problems, key=lambda problem: problem.span.start if problem.span is not None else -1)
 
 
 def _program(
     values: CheckedMapping, tree: Entries, source: Source, path: Path, problems: list[Problem]
 ) -> Program | None:
-    """The program, or None with a problem; problems of its own text are raised, with their places in it."""
+    """Returns the program, or None and a problem. Raises problems of the program text with their own positions."""
     if isinstance(given := values.values.get("program"), FileValue):
         file = path.parent / given.value
         if not file.is_file():
-            problems.append(not_there("the program", given, file))
+            problems.append(not_there("program", given, file))
             return None
         try:
             text = file.read_text(encoding="utf-8")
@@ -99,13 +99,13 @@ def _parsed(text: str, name: str, place: Span, problems: list[Problem]) -> Progr
         if not problems:
             raise
         first = str(error).partition("\n")[0]
-        message = f"the program has problems as well: {first}"
-        problems.append(Problem("pipeline-program", message, place, hint="see `ensue check`"))
+        message = f"the program has problems too: {first}"
+        problems.append(Problem("pipeline-program", message, place, hint="run `ensue check` on the program"))
         return None
 
 
 def _parsed_in_place(source: Source, span: Span, problems: list[Problem]) -> Program | None:
-    """The program in a block after `|`. All before it is made blank, so that its places are places of the file."""
+    """Parses a program in a block after `|`. Blanks the text before it, so that positions are those of the file."""
     begin = source.text.index("\n", span.start) + 1
     blank = re.sub(r"[^\n]", " ", source.text[:begin])
     try:
@@ -118,7 +118,7 @@ def _parsed_in_place(source: Source, span: Span, problems: list[Problem]) -> Pro
 
 @dataclass(frozen=True, slots=True)
 class _Builder:
-    """Checked values to dataclasses."""
+    """Converts checked values to dataclasses."""
 
     values: CheckedMapping
     file: Path
@@ -159,7 +159,7 @@ class _Builder:
         )
 
     def _path(self, mapped: CheckedMapping, key: str) -> FileValue | None:
-        """The place of a path; where it lies in the folder of the file, what is shown says so too."""
+        """Returns a path, resolved relative to the folder of the file. The shown form is resolved in the same way."""
         given = _given(mapped, key)
         if given is None:
             return None
@@ -219,7 +219,7 @@ class _Builder:
 
 
 def resolved_path(given: str, folder: Path) -> str:
-    """A path relative to the folder; an address such as `s3a://bucket/x` as it is."""
+    """Resolves a path relative to the folder. Returns a URL such as `s3a://bucket/x` unchanged."""
     return given if _SCHEME.match(given) else str(folder.absolute() / given)
 
 

@@ -1,4 +1,4 @@
-"""A pipeline as values: what was read from a file, checked, with the values of its variables."""
+"""The dataclasses of a checked pipeline, with the values of its variables."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Options = Mapping[str, FileValue]
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """What Spark reads."""
+    """A table that Spark reads."""
 
     format: FileValue
     path: FileValue | None
@@ -27,12 +27,12 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class ConsoleSink:
-    """Rows go to stdout."""
+    """Writes rows to stdout."""
 
 
 @dataclass(frozen=True, slots=True)
 class SparkSinkOf:
-    """Rows go to a sink of Spark."""
+    """Writes rows to a Spark sink."""
 
     format: FileValue
     path: FileValue | None
@@ -42,7 +42,7 @@ class SparkSinkOf:
 
 @dataclass(frozen=True, slots=True)
 class WebhookSink:
-    """Each row is posted to an address."""
+    """Posts each row to a URL."""
 
     url: FileValue
     headers: Options
@@ -54,7 +54,7 @@ Sink = ConsoleSink | SparkSinkOf | WebhookSink
 
 @dataclass(frozen=True, slots=True)
 class SourceOfEvents:
-    """A table or stream of events, and which of its columns mean what."""
+    """A table or stream of events, and the roles of its columns."""
 
     table: Table
     stream: FileValue | None
@@ -66,12 +66,12 @@ class SourceOfEvents:
     watermark_column: FileValue | None
     late: Sink | None
     rejected: Sink | Literal["fail", "ignore"]
-    """What happens to records that are no events."""
+    """What to do with records that cannot be read as events."""
 
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """How calls are delivered."""
+    """Settings for the delivery of calls."""
 
     dead_letters: FileValue | None = None
     journal: FileValue | None = None
@@ -82,7 +82,7 @@ class Delivery:
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """The Spark session that a pipeline wants."""
+    """Settings of the Spark session."""
 
     master: FileValue | None = None
     memory: FileValue | None = None
@@ -92,11 +92,11 @@ class Session:
 
 @dataclass(frozen=True, slots=True)
 class Pipeline:
-    """A pipeline that can be described and run."""
+    """A checked pipeline."""
 
     file: Path
     source: Source = field(repr=False)
-    """The text of the file, secrets masked, for problems that Spark finds."""
+    """The text of the file with masked secrets, for problems that Spark finds."""
     name: str
     streaming: bool
     program: Program
@@ -119,13 +119,13 @@ class Pipeline:
     buckets: int | None
     session: Session
     variables: tuple[str, ...] = ()
-    """The variables of the environment that it uses."""
+    """The environment variables that the pipeline uses."""
     hidden: Mapping[str, str] = field(default_factory=dict, repr=False)
-    """What must not be shown, and what is shown instead."""
+    """Secret values, each with the text to show instead."""
 
     @property
     def sinks(self) -> tuple[Sink, ...]:
-        """All places to which rows go; calls of actions not among them."""
+        """All sinks of rows, without the receivers of actions."""
         of_sources = [
             sink
             for source in self.sources
@@ -137,5 +137,5 @@ class Pipeline:
 
     @property
     def calls(self) -> bool:
-        """Whether it calls somebody: actions, or webhooks that take rows."""
+        """Whether the pipeline has actions or webhooks."""
         return bool(self.actions) or any(isinstance(sink, WebhookSink) for sink in self.sinks)

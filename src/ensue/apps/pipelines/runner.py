@@ -1,4 +1,4 @@
-"""A pipeline on Spark: reads its sources, runs its program, writes what it finds, until it ends or is told to stop."""
+"""Runs a pipeline on Spark: reads its sources, runs its program and writes the results, until it ends or is stopped."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ from ensue.explanation.report import HtmlReport, report
 from ensue.plan.plans import Limits
 from ensue.streams import start
 
-# --- The Spark session of a pipeline: with the packages that its formats need, and a look whether Spark finds them.
+# --- The Spark session and its packages
 
 
 @contextmanager
 def session_of(pipeline: Pipeline) -> Iterator[Any]:
-    """The session that is there, or a new one, which ends with the run. What it lacks is said before anything runs."""
+    """Gives the running session, or a new one for this run. Raises an error if a format is missing."""
     from ensue.runtimes.spark.packages import takes_packages
     from ensue.runtimes.spark.session import running_session
 
@@ -55,7 +55,7 @@ def values_of(options: Options) -> dict[str, str]:
 
 
 def formats_of(pipeline: Pipeline) -> dict[str, FileValue]:
-    """The formats of all that is read and written, each with the first place that names it."""
+    """Returns the formats of all sources, tables and sinks, each with its first position."""
     sinks = [*pipeline.sinks, *pipeline.actions.values()]
     tables = [*(source.table for source in pipeline.sources), *pipeline.tables.values()]
     given = [table.format for table in tables] + [sink.format for sink in sinks if isinstance(sink, SparkSinkOf)]
@@ -80,15 +80,15 @@ def _session(pipeline: Pipeline, fresh: bool) -> Any:
 
 
 def _not_fetched(pipeline: Pipeline, packages: str) -> Problem:
-    """Spark did not start. What it was told about packages is shown; what went wrong, Spark has written to stderr."""
+    """Returns the problem that Spark did not start. Spark has written the cause to stderr."""
     named = list(pipeline.session.packages)
     given = named[0] if named else next(iter(formats_of(pipeline).values()))
     return Problem(
         "pipeline-package",
-        f"Spark did not start with the packages {redact(packages, pipeline.hidden).replace(',', ', ')}",
+        f"Spark could not start with packages {redact(packages, pipeline.hidden).replace(',', ', ')}",
         given.span,
-        hint="Spark has said above which it did not find: it looks in Maven Central when a package is first used; "
-        "jars that are there already go to `spark`, `config: {spark.jars: ...}`",
+        hint="see Spark's output above for the missing package; Spark downloads packages from Maven Central, "
+        "or uses local jars from `spark: {config: {spark.jars: ...}}`",
     )
 
 
@@ -98,7 +98,7 @@ def _check_formats(pipeline: Pipeline, spark: Any, *, running: bool) -> None:
     problems = [
         Problem(
             "pipeline-package",
-            f"Spark finds no format `{given.raw}`",
+            f"Spark has no format `{given.raw}`",
             given.span,
             hint=redact(missing_package_hint(format, running=running), pipeline.hidden),
         )
@@ -109,21 +109,21 @@ def _check_formats(pipeline: Pipeline, spark: Any, *, running: bool) -> None:
         raise QueryError(problems, pipeline.source)
 
 
-# --- runner
+# --- Running a pipeline
 
 Show: TypeAlias = "Callable[[str, pa.Table], None]"
-"""Shows rows of an output to whoever has started the pipeline."""
+"""Shows the rows of an output to the user."""
 
 MATCH_ID = "match_id"
 OFFSETS = frozenset({"startingoffsets", "startingoffsetsbytimestamp", "startingtimestamp", "maxoffsetspertrigger"})
-"""Options that say where a stream of Kafka begins; as a table, it is read from its beginning."""
+"""Options for the start of a Kafka stream. They are removed when Kafka is read as a table, from its beginning."""
 PAUSE = 0.5
-"""Seconds between two looks whether the pipeline shall stop."""
+"""Seconds between two checks for a stop request."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ran:
-    """What a run did. `stopped` says that it was told to stop before its end; a stream goes on at the next run."""
+    """The result of a run. `stopped` is true if a request stopped it; a stream then resumes at the next run."""
 
     stopped: bool = False
     deliveries: Deliveries | None = None
@@ -132,16 +132,16 @@ class Ran:
 def run_pipeline(
     pipeline: Pipeline, show: Show, *, stop: Callable[[], bool] = lambda: False, upgrade: bool = False
 ) -> Ran:
-    """Runs a pipeline to its end, or until `stop` gives True. Values of variables are in no error that it raises."""
+    """Runs a pipeline until it ends or `stop` returns True. Errors do not contain the values of variables."""
     with _clean_session_of(pipeline) as spark:
         job = _Job(pipeline, spark, show)
         return job.stream(stop, upgrade) if pipeline.streaming else job.batch()
 
 
 def report_pipeline(pipeline: Pipeline, *, title: str, most_keys: int) -> HtmlReport:
-    """What the program of a pipeline finds in its sources as they are now; streams are read from their start.
+    """Returns a report on the program and the current contents of the sources. Streams are read from their start.
 
-    Nothing is written to its outputs, and its checkpoint stays as it is.
+    It does not change the outputs or the checkpoint of the pipeline.
     """
     with _clean_session_of(pipeline) as spark:
         return _Job(_as_batch(pipeline), spark, _show_nothing).report(title, most_keys)
@@ -159,12 +159,12 @@ def _as_batch(pipeline: Pipeline) -> Pipeline:
 
 
 def _show_nothing(name: str, rows: pa.Table) -> None:
-    """A report has no outputs."""
+    """Discards rows: a report has no outputs."""
 
 
 @contextmanager
 def _clean_session_of(pipeline: Pipeline) -> Iterator[Any]:
-    """The Spark session that a pipeline wants; one that was there before stays. Errors show no secrets."""
+    """Gives the Spark session of a pipeline. Errors do not contain secrets."""
     from ensue.runtimes.spark.connectors import spark_errors
 
     with _without_secrets(pipeline.hidden), spark_errors(), session_of(pipeline) as spark:
@@ -239,7 +239,7 @@ class _Job:
                 query.stop()
 
     def _streams(self, upgrade: bool) -> Iterator[Callable[[], Any]]:
-        """The streams of Spark to start: that of the program, and one for what is no event of it."""
+        """Yields functions that start the Spark streams: one for the program, and others for rejected records."""
         own, sources = self.pipeline, self._sources()
         events, reading = self._events(sources), self._reading()
         place = "" if own.checkpoint is None else own.checkpoint.value
@@ -258,12 +258,12 @@ class _Job:
 
     @property
     def _finds_results(self) -> bool:
-        """Whether there is more to find than violations."""
+        """Whether the program has results other than violations."""
         own = self.pipeline
         return bool(own.program.names or own.actions)
 
     def _start_program(self, events: Any, options: dict[str, Any]) -> Any:
-        """One stream for results, partial matches, late rows, violations and calls of actions."""
+        """Starts one stream for results, partial matches, late rows, violations and calls of actions."""
         own = self.pipeline
         options["trigger"] = self._trigger()
         if own.outputs or own.timed_out or not own.actions:
@@ -278,7 +278,7 @@ class _Job:
         return {"availableNow": True} if "availableNow" in given else given or None
 
     def _others(self, sources: list[_Source]) -> dict[str, Any]:
-        """Where goes what is not a match."""
+        """Returns the sinks of late rows, partial matches and violations."""
         own = self.pipeline
         late = {source.stream: self._stream_sink(*source.late) for source in sources if source.late is not None}
         timed_out = {name: self._stream_sink(f"timed_out.{name}", sink) for name, sink in own.timed_out.items()}
@@ -312,7 +312,7 @@ class _Job:
 
     @property
     def _needs_ids(self) -> bool:
-        """Webhooks and Kafka know a row by its id."""
+        """Whether rows need ids, as webhooks and Kafka do."""
         calls = (
             isinstance(sink, WebhookSink) or (isinstance(sink, SparkSinkOf) and sink.format.value == "kafka")
             for sink in (*self.pipeline.outputs.values(), *self.pipeline.timed_out.values())
@@ -324,7 +324,7 @@ class _Job:
         return rows.drop_columns([MATCH_ID]) if left_out else rows
 
     def _events(self, sources: list[_Source]) -> Any:
-        """One DataFrame, or one per stream."""
+        """Returns one DataFrame, or one per stream."""
         frames = {source.stream: source.events for source in sources}
         return frames.get(None) if None in frames else frames
 
@@ -364,7 +364,7 @@ class _Job:
         )
 
     def _reading(self) -> dict[str, Any]:
-        """What `ensue.run`, `ensue.start` and `ensue.actions.act` are told about the events."""
+        """Returns the arguments of `ensue.run`, `ensue.start` and `ensue.actions.act` that describe the events."""
         from ensue.runtimes.spark.connectors import read_frame
 
         sources = self.pipeline.sources
@@ -393,7 +393,7 @@ class _Job:
 
 @dataclass(frozen=True, slots=True)
 class _Source:
-    """A source as it is read: its events, and where its other rows go, each with a name that people are shown."""
+    """A source as it is read: its events, and the sinks of late and rejected rows with their names in the output."""
 
     stream: str | None
     events: Any
@@ -403,7 +403,7 @@ class _Source:
 
 @dataclass(frozen=True, slots=True)
 class RowCourier:
-    """Posts the rows of an output; the id of a match is that of its delivery."""
+    """Posts the rows of an output. The id of a match is the id of its delivery."""
 
     name: str
     receiver: Any
@@ -417,7 +417,7 @@ class RowCourier:
 
 
 def row_calls(rows: pa.Table, name: str) -> pa.Table:
-    """Rows with an id as calls. Columns that are called as those of a call get an underscore.
+    """Returns rows with an id as calls. Columns with a reserved name get an underscore.
 
     >>> row_calls(pa.table({"match_id": ["8f"], "action": ["pay"]}), "late").to_pylist()
     [{'delivery_id': '8f', 'action': 'late', 'action_': 'pay'}]
@@ -430,7 +430,7 @@ def row_calls(rows: pa.Table, name: str) -> pa.Table:
 
 @dataclass(frozen=True, slots=True)
 class _Shown:
-    """Shows the rows of micro-batches that have some."""
+    """Shows the rows of each micro-batch that has rows."""
 
     job: _Job
     name: str
@@ -448,13 +448,13 @@ def _deliver(courier: RowCourier, rows: Any) -> None:
 
 
 def _ignore(rows: Any, batch: int) -> None:
-    """The output of a pattern that the pipeline does not name."""
+    """Discards the rows of a pattern without an output."""
 
 
 def _wait(running: list[Any], stop: Callable[[], bool]) -> bool:
-    """Waits until all have ended; False if it was told to stop before."""
+    """Waits until all streams have ended. Returns False if a request stopped it before."""
     while not stop():
-        # Each is waited for, so that what ends one of them is raised although the others go on.
+        # Wait for each, so that the error of one stream is raised while the others are running.
         ended = [query.awaitTermination(PAUSE) for query in running]
         if all(ended):
             return True
@@ -471,7 +471,7 @@ def _receiver(sink: Sink) -> Any:
                 options["path"] = sink.path.value
             return spark_sink(sink.format.value, mode=sink.mode, **options)
         case ConsoleSink():
-            raise AssertionError("the definition lets no action go to the console")
+            raise AssertionError("the definition does not allow `console` for actions")
 
 
 def _value(given: FileValue | None) -> str | None:

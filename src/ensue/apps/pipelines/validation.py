@@ -1,4 +1,4 @@
-"""A tree against the definition: every problem with its place, and the values that were given."""
+"""Checks a YAML tree against the definition: collects all problems with their positions, and the values."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Values: TypeAlias = "FileValue | list[Values] | CheckedMapping"
 
 @dataclass(slots=True)
 class CheckedMapping:
-    """The values of a mapping; `places` says where each key stands, `span` where the mapping does."""
+    """The values of a mapping. `places` are the positions of its keys, `span` is the position of the mapping."""
 
     span: Span
     values: dict[str, Values] = field(default_factory=dict)
@@ -25,14 +25,14 @@ class CheckedMapping:
 
 @dataclass(slots=True)
 class Checker:
-    """Walks a tree along the definition and collects what is wrong."""
+    """Checks a tree against the definition and collects problems."""
 
     environment: Environment
     problems: list[Problem] = field(default_factory=list)
     secrets: list[Span] = field(default_factory=list)
 
     def check(self, tree: Tree, shape: definition.Shape, key: str = "") -> Values | None:
-        """The values of a tree, or None where it is not of this shape."""
+        """Returns the values of a tree, or None if it does not have this shape."""
         match shape, tree:
             case definition.Record(), Entries():
                 return self._record(tree, shape, key)
@@ -69,33 +69,35 @@ class Checker:
         place = Span(found.span.start, found.span.start + 1)
         for item in record.keys:
             if item.required and item.name not in found.places:
-                hint = f"`{item.name}` is {item.meaning}"
-                self.problems.append(Problem("pipeline-key", f"{record.title} needs `{item.name}`", place, hint=hint))
+                hint = f"add {_meaning(item)}"
+                message = f"{record.title} requires `{item.name}`"
+                self.problems.append(Problem("pipeline-key", message, place, hint=hint))
         there = [name for name in record.one_of if name in found.places]
         if record.one_of and len(there) != 1:
             choice = " or ".join(f"`{name}`" for name in record.one_of)
             if there:
-                message, place = f"{record.title} has either {choice}, not both", found.places[there[-1]]
+                message, place = f"{record.title} accepts {choice}, not both", found.places[there[-1]]
             else:
-                message = f"{record.title} needs {choice}"
-            meanings = "; ".join(_meaning(record.key(name)) for name in record.one_of)
-            self.problems.append(Problem("pipeline-key", message, place, hint=meanings))
+                message = f"{record.title} requires {choice}"
+            meanings = "; or ".join(_meaning(record.key(name)) for name in record.one_of)
+            hint = f"{'keep' if there else 'add'} {meanings}"
+            self.problems.append(Problem("pipeline-key", message, place, hint=hint))
 
     def _entries(self, tree: Entries) -> CheckedMapping:
         for entry in tree.repeated:
-            message = f"`{entry.key}` stands here for the second time"
-            self.problems.append(Problem("pipeline-key", message, entry.key_span, hint="leave one out"))
+            message = f"duplicate key `{entry.key}`"
+            self.problems.append(Problem("pipeline-key", message, entry.key_span, hint="remove one of them"))
         return CheckedMapping(tree.span)
 
     def _unknown(self, entry: Entry, known: Sequence[str], key: str) -> None:
-        where = f"`{key}`" if key else "a pipeline"
+        where = f"`{key}`" if key else "the pipeline"
         self.problems.append(
             Problem(
                 "pipeline-key",
                 f"{where} has no key `{entry.key}`",
                 entry.key_span,
                 label=f"keys: {', '.join(known)}",
-                hint=did_you_mean(entry.key, known) or "leave it out; `ensue schema` says what each key means",
+                hint=did_you_mean(entry.key, known) or "remove it; `ensue schema` describes all keys",
             )
         )
 
@@ -113,7 +115,9 @@ class Checker:
 
     def _list(self, tree: Items, item: definition.Shape, key: str) -> list[Values]:
         if not tree.items:
-            self.problems.append(Problem("pipeline-value", f"`{key}` is empty", tree.span, hint="give at least one"))
+            self.problems.append(
+                Problem("pipeline-value", f"`{key}` is empty", tree.span, hint="add at least one item")
+            )
         checked = [self.check(part, item, key) for part in tree.items]
         return [value for value in checked if value is not None]
 
@@ -142,9 +146,9 @@ class Checker:
         self.problems.append(
             Problem(
                 "pipeline-secret",
-                f"`{key}` is a secret that stands in the file",
+                f"`{key}` contains a secret in plain text",
                 tree.span,
-                hint=f"put it into a variable of the environment and write `${{{name}}}`",
+                hint=f"set it as an environment variable and write `${{{name}}}`",
             )
         )
 
@@ -164,15 +168,15 @@ class Checker:
     ) -> None:
         found = {Entries: "a mapping", Items: "a list"}.get(type(tree), "")
         if isinstance(tree, Text):
-            found = "nothing" if tree.value in (None, "") else f"`{_as_option(tree.value)}`"
+            found = "no value" if tree.value in (None, "") else f"`{_as_option(tree.value)}`"
         near = did_you_mean(str(tree.value), choices) if isinstance(tree, Text) else ""
-        subject = f"`{key}`" if key else "a pipeline"
-        problem = Problem("pipeline-value", f"{subject} is {expected}, not {found}", span, hint=near or hint)
+        subject = f"`{key}`" if key else "the pipeline"
+        problem = Problem("pipeline-value", f"{subject} must be {expected}, found {found}", span, hint=near or hint)
         self.problems.append(problem)
 
 
 def _meaning(key: definition.Key) -> str:
-    return f"`{key.name}` is {key.meaning}" if key.name != "webhook" else "`webhook` is an address to POST rows to"
+    return f"`{key.name}`: {key.meaning}"
 
 
 def _as_option(value: object) -> str:
@@ -197,9 +201,11 @@ def _described(shape: definition.Shape) -> str:
     match shape:
         case definition.TextOf():
             choices = [f"`{choice}`" for choice in shape.choices]
+            if len(choices) > 2:
+                return f"one of {', '.join(choices)}"
             return " or ".join(choices) if choices else shape.expected
         case definition.Number():
-            return f"a number from {shape.least}"
+            return f"an integer of at least {shape.least}"
         case definition.Flag():
             return "`true`" if shape.only else "`true` or `false`"
         case definition.ListOf():
@@ -211,21 +217,21 @@ def _described(shape: definition.Shape) -> str:
 
 
 def _advice(shape: definition.Shape) -> str:
-    """What to write, for a value of another shape."""
+    """Returns a hint for a value that does not have this shape."""
     match shape:
         case definition.TextOf(choices=(), expected="a text"):
-            return "put it between quotes"
+            return "put it in quotes"
         case definition.TextOf(choices=()):
             return f"write {shape.expected}"
         case definition.Flag(only=True):
             return "write `true`, or leave it out"
         case definition.TextOf() | definition.Flag():
-            return "write one of these"
+            return "write one of these values"
         case definition.Record(short=None, one_of=(_, *_) as names):
             return f"write a mapping with {' or '.join(f'`{name}`' for name in names)}"
         case definition.Number():
-            return "write a whole number, without a unit"
+            return "write an integer without a unit"
         case definition.ListOf():
-            return "begin each item with `- `, in a line of its own"
+            return "write each item on its own line, starting with `- `"
         case _:
-            return "write `key: value`, each in a line of its own and further to the right"
+            return "write each `key: value` on its own indented line"

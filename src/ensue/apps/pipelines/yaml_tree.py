@@ -1,4 +1,4 @@
-"""YAML text as a tree whose parts know where they stand."""
+"""Parses YAML into a tree whose nodes know their positions, and handles environment variables and secrets."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import yaml
 
 from ensue.errors import Problem, QueryError, Source, Span, did_you_mean
 
-# --- Variables of the environment in a pipeline, and secrets that must not stand in the file itself.
+# --- Environment variables and secrets
 
 VARIABLE = re.compile(r"\$\{([^}]*)\}")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -23,12 +23,12 @@ _SECRET_LINE = re.compile(
 )
 _LOGIN = re.compile(r"[a-z][a-z0-9+.-]*://[^/\s:@]*:([^/\s@]+)@", re.IGNORECASE)
 _SHORT = 4
-"""A value with fewer characters is in ordinary words too: it is hidden where it stands by itself."""
+"""Values with fewer characters also occur inside ordinary words, so they are hidden only as whole words."""
 
 
 @dataclass(frozen=True, slots=True)
 class FileValue:
-    """A value as the file has it (`raw`), which may be shown, and as it is with its variables, which may not."""
+    """A value as written in the file (`raw`), and with variables replaced (`value`), which must not be shown."""
 
     raw: str
     value: str = field(repr=False)
@@ -40,15 +40,15 @@ class FileValue:
 
 @dataclass(slots=True)
 class Environment:
-    """The variables that a pipeline may use, and those that it has used."""
+    """The environment variables, and those that a pipeline uses."""
 
     variables: Mapping[str, str]
     used: dict[str, str] = field(default_factory=dict)
     hidden: dict[str, str] = field(default_factory=dict)
-    """What must not be shown, and what is shown instead: values of variables, and texts with variables in them."""
+    """Values to hide, each with the text to show instead: values of variables, and texts that contain them."""
 
     def filled(self, raw: str, span: Span) -> tuple[str, list[Problem]]:
-        """The text with the values of its variables, and what is wrong with them."""
+        """Returns the text with its variables replaced, and the problems."""
         problems = [problem for name in VARIABLE.findall(raw) for problem in self._problems(name, span)]
         if problems:
             return raw, problems
@@ -62,19 +62,19 @@ class Environment:
 
     def _problems(self, name: str, span: Span) -> Iterator[Problem]:
         if not _NAME.fullmatch(name):
-            yield Problem("pipeline-variable", f"`${{{name}}}` does not name a variable", span, hint="write `${NAME}`")
+            yield Problem("pipeline-variable", f"`${{{name}}}` is not a variable name", span, hint="write `${NAME}`")
         elif name not in self.variables:
             near = did_you_mean(name, (known for known in self.variables if known.startswith(name[:2])))
             yield Problem(
                 "pipeline-variable",
-                f"the environment has no variable `{name}`",
+                f"environment variable `{name}` is not set",
                 span,
-                hint=near or f"set it before the run: `export {name}=...`",
+                hint=near or f"set it before the run with `export {name}=...`",
             )
 
 
 def redact(text: str, hidden: Mapping[str, str]) -> str:
-    """The text with what may be shown in place of what may not.
+    """Returns the text with hidden values replaced.
 
     >>> redact("no answer from https://hook/Xy12z", {"Xy12z": "${TOKEN}"})
     'no answer from https://hook/${TOKEN}'
@@ -84,7 +84,7 @@ def redact(text: str, hidden: Mapping[str, str]) -> str:
     values = sorted(filter(None, hidden), key=len, reverse=True)
     if not values:
         return text
-    # One pass: what was put in for one value is not searched for another.
+    # One pass, so that replacements are not searched again.
     return re.sub("|".join(map(_searched, values)), lambda found: hidden[found[0]], text)
 
 
@@ -94,7 +94,7 @@ def _searched(value: str) -> str:
 
 
 def secret_part(key: str, raw: str) -> str | None:
-    """The part of a value that is a secret and stands in the file itself, or None.
+    """Returns the part of a value that is a secret in plain text, or None.
 
     >>> secret_part("password", "hunter2"), secret_part("password", "${PASSWORD}")
     ('hunter2', None)
@@ -108,7 +108,7 @@ def secret_part(key: str, raw: str) -> str | None:
 
 
 def masked(text: str, secrets: Iterable[Span] = ()) -> str:
-    """The text with stars in place of secrets, those of keys that no pipeline has too; all else keeps its place.
+    """Returns the text with secrets replaced by stars, also for unknown keys. Positions do not change.
 
     >>> masked("pasword: [a\\ntoken: abc\\npassword: ${PASSWORD}")
     'pasword: [a\\ntoken: ***\\npassword: ${PASSWORD}'
@@ -120,14 +120,14 @@ def masked(text: str, secrets: Iterable[Span] = ()) -> str:
     return text
 
 
-# --- yaml tree
+# --- YAML tree
 
 Scalar: TypeAlias = "str | int | float | bool | None"
 
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """A value that has no parts. `literal` says that it is a block after `|`, whose lines are those of the file."""
+    """A scalar. `literal` marks a block after `|`, whose lines are lines of the file."""
 
     value: Scalar
     span: Span
@@ -153,7 +153,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Entries:
-    """A mapping; keys that stand there twice are `repeated` and count once."""
+    """A mapping. `repeated` are further entries of a key that is already present."""
 
     entries: tuple[Entry, ...]
     span: Span
@@ -167,7 +167,7 @@ Tree: TypeAlias = "Text | Items | Entries"
 
 
 def parse_tree(source: Source) -> Tree:
-    """The tree of a YAML text; what is not YAML, or more of YAML than a pipeline needs, is a QueryError."""
+    """Parses a YAML text. Raises a QueryError for syntax errors and for YAML features that pipelines do not support."""
     shown = Source(masked(source.text), source.name)
     try:
         _refuse_aliases(source, shown)
@@ -176,10 +176,10 @@ def parse_tree(source: Source) -> Tree:
         raise QueryError([_syntax_problem(error)], shown) from None
     except yaml.reader.ReaderError as error:
         place = Span(error.position, error.position + 1)
-        message = f"the file has a character that YAML does not allow: {error.reason}"
-        raise QueryError([Problem("pipeline-yaml", message, place, hint="leave it out")], shown) from None
+        message = f"the file contains a character that YAML does not allow: {error.reason}"
+        raise QueryError([Problem("pipeline-yaml", message, place, hint="remove it")], shown) from None
     if node is None:
-        hint = "`ensue init --data FILE` writes a first pipeline"
+        hint = "create a first pipeline with `ensue init --data FILE`"
         raise QueryError([Problem("pipeline-yaml", "the file is empty", Span(0, 1), hint=hint)], source)
     return _tree(node)
 
@@ -189,9 +189,9 @@ def _refuse_aliases(source: Source, shown: Source) -> None:
         if isinstance(event, yaml.AliasEvent):
             problem = Problem(
                 "pipeline-yaml",
-                f"a pipeline has no aliases, and `*{event.anchor}` is one",
+                f"YAML aliases such as `*{event.anchor}` are not supported",
                 Span(event.start_mark.index, event.end_mark.index),
-                hint="write the value out",
+                hint="write the value in full",
             )
             raise QueryError([problem], shown)
 
@@ -199,13 +199,13 @@ def _refuse_aliases(source: Source, shown: Source) -> None:
 def _syntax_problem(error: yaml.MarkedYAMLError) -> Problem:
     mark = error.problem_mark or error.context_mark
     span = None if mark is None else Span(mark.index, mark.index + 1)
-    hint = "look for quotes and brackets that do not close, and for lines that are not as far to the right as others"
+    hint = "check for unclosed quotes and brackets, and for wrong indentation"
     if "mapping values" in str(error.problem):
-        hint = "write text that has `: `, `#` or `{` in it between quotes"
+        hint = "put text that contains `: `, `#` or `{` in quotes"
     elif "character '\\t'" in str(error.problem):
-        hint = "indent with blanks"
+        hint = "indent with spaces"
     elif "but got '{'" in str(error.problem):
-        hint = 'within `{...}`, write `"${NAME}"` between quotes'
+        hint = 'inside `{...}`, write `"${NAME}"` in quotes'
     return Problem("pipeline-yaml", f"the file is not YAML: {error.problem or error.context}", span, hint=hint)
 
 
@@ -236,13 +236,13 @@ def _entries(node: yaml.MappingNode) -> Entries:
 
 def _pairs(node: yaml.MappingNode) -> Iterator[Entry]:
     for key, value in node.value:
-        # As it is written: `on` is a key and not the value TRUE.
+        # The text of the key: `on` is a key and not the value TRUE.
         name = key.value if isinstance(key, yaml.ScalarNode) else "?"
         yield Entry(name, _span(key), _tree(value))
 
 
 def _scalar(node: yaml.ScalarNode) -> Scalar:
-    """The value of a scalar; dates stay text, because no key of a pipeline takes one."""
+    """Returns the value of a scalar. Dates stay text, because no key of a pipeline accepts a date."""
     kind = node.tag.rpartition(":")[2]
     if kind in ("int", "float", "bool", "null"):
         constructor = yaml.constructor.SafeConstructor()

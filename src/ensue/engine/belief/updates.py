@@ -1,4 +1,4 @@
-"""Leading events through a state: keys, order, the kernel, and what contradicts."""
+"""Applies events to a state: keys, order, the kernel, and contradictions."""
 
 from __future__ import annotations
 
@@ -56,12 +56,12 @@ POLICIES = {"error": STOP, "skip": SKIP, "reset": RESET}
 _KEYS = (Kind.INTEGER, Kind.FLOAT, Kind.TEXT, Kind.BOOLEAN, Kind.TIMESTAMP, Kind.DURATION, Kind.NULL)
 
 MOST_NUMBERS = 4_000_000
-"""So many numbers of beliefs are held at once where every row needs its own."""
+"""The maximum number of values held at once if every row needs its own belief."""
 
 
 @dataclass(slots=True)
 class Held:
-    """What is believed, by key: `keys` has the columns of PARTITION BY, `count` rows."""
+    """The beliefs by key: `keys` has the columns of PARTITION BY, `count` rows."""
 
     keys: pa.Table
     count: int
@@ -78,7 +78,8 @@ class Moments:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What is wanted of a run: measures at every row, before or after it; beliefs at some moments; drift to the end."""
+    """The requested output of a run: measures at every row, before or after it; beliefs at some moments; drift to the
+    end."""
 
     measures: tuple[Measure, ...] = ()
     before: bool = False
@@ -91,7 +92,7 @@ NOTHING_ASKED = Question()
 
 @dataclass(frozen=True, slots=True)
 class UpdateResult:
-    """What a run gave: columns of the measures, beliefs at the moments, and why rows were ignored."""
+    """The output of a run: columns of the measures, beliefs at the moments, and the reasons for ignored rows."""
 
     columns: tuple[pa.Array, ...]
     chances: Floats
@@ -112,7 +113,7 @@ def follow(
     probability: str | None = None,
     question: Question = NOTHING_ASKED,
 ) -> UpdateResult:
-    """Leads the events of some tables, which are not before those of earlier calls, through what is held."""
+    """Applies the events of some tables, which are not earlier than those of previous calls, to the held beliefs."""
     read = read_changes(plan, sources, probability)
     times = np.concatenate([np.zeros(0, np.int64), *(source.starts for source in sources)])
     valid = np.concatenate([np.zeros(0, bool), *(_timed(source) for source in sources)])
@@ -139,7 +140,7 @@ def _timed(source: EventSource) -> Mask:
 
 
 def _keyed(plan: StatePlan, sources: Sequence[EventSource]) -> Mask:
-    """Which rows are of tables that have the columns of the key."""
+    """The rows of tables that have the key columns."""
     flags = [np.full(len(s.starts), _has_keys(plan, s), bool) for s in sources]
     return np.concatenate([np.zeros(0, bool), *flags])
 
@@ -149,7 +150,7 @@ def _has_keys(plan: StatePlan, source: EventSource) -> bool:
 
 
 def _number_keys(plan: StatePlan, held: Held, sources: Sequence[EventSource], moments: Moments | None) -> Codes:
-    """A number for the key of every row, those of moments last; keys that are new are added to what is held."""
+    """A number for the key of every row, with those of moments last; new keys are added to `held`."""
     names, statement = plan.statement.partition_by, plan.statement
     lengths = [len(source.starts) for source in sources] + ([len(moments.times)] if moments is not None else [])
     if not names:
@@ -181,7 +182,7 @@ def _number_keys(plan: StatePlan, held: Held, sources: Sequence[EventSource], mo
 def _key_columns(
     name: str, held: Held, sources: Sequence[EventSource], moments: Moments | None, lengths: Sequence[int]
 ) -> list[pa.Array]:
-    """One column of the keys: of what is held, of each table, of the moments."""
+    """One key column: of the held keys, of each table, of the moments."""
     given = [source.column(name) if name in source.input.table.column_names else None for source in sources]
     if moments is not None:
         given.append(moments.keys.column(name).combine_chunks())
@@ -204,7 +205,7 @@ def _key_columns(
 
 
 def _add_keys(plan: StatePlan, held: Held, keys: pa.Table, count: int) -> None:
-    """Keys that are seen for the first time begin as STARTS says."""
+    """Adds new keys with the initial belief of STARTS."""
     if not plan.statement.partition_by and held.count:
         return
     held.keys = pa.concat_tables([held.keys.cast(keys.schema), keys]) if held.count else keys
@@ -229,7 +230,7 @@ class _Events:
     places: Codes | None = None
 
     def with_moments(self, times: Int64s, keys: Codes) -> _Events:
-        """The same with rows that change nothing, behind the events of their time."""
+        """The same with the rows of moments, which change nothing, after the events of their time."""
         more, old = len(times), self.changes
 
         def padded(values: np.ndarray, fill: float) -> np.ndarray:
@@ -256,7 +257,7 @@ class _Events:
     def run(
         self, policy: int, question: Question, rows: int
     ) -> tuple[tuple[pa.Array, ...], Floats, Floats, npt.NDArray[np.int8]]:
-        """The columns of the measures, the beliefs at the moments, what was lost there, and the status of each row."""
+        """The columns of the measures, the beliefs at the moments, their loss, and the status of each row."""
         plan, wanted = self.plan, question.measures
         order, offsets = self._order()
         events = self._sorted(order)
@@ -280,7 +281,7 @@ class _Events:
         return events._in_pieces(order, offsets, policy, question, rows, status), captured, lost, status
 
     def _order(self) -> tuple[Codes, Int64s]:
-        """The rows by key, time and arrival, and where those of each key begin."""
+        """The rows by key, time and arrival, and the start of each key."""
         if is_sorted(self.times):
             return group_by_key(self.keys, self.held.count)
         by_time = order_by_time(self.times)
@@ -288,7 +289,7 @@ class _Events:
         return by_time[places], offsets
 
     def _sorted(self, order: Codes) -> _Events:
-        """The same in another order, so that the kernel reads one event behind the other."""
+        """The same in sorted order, so that the kernel reads events consecutively."""
         old = self.changes
         numbers = old.numbers[:, :, order] if old.numbers.shape[2] else old.numbers
         changes = Changes(
@@ -324,7 +325,7 @@ class _Events:
         rows: int,
         status: npt.NDArray[np.int8],
     ) -> tuple[pa.Array, ...]:
-        """Measures of variables that are kept apart, from the beliefs at every row, a part of the keys at a time."""
+        """Measures of independent variables from the beliefs at every row, a part of the keys at a time."""
         plan, beliefs = self.plan, self.held.beliefs
         nobody = Answers(plan, np.zeros((0, plan.size)))
         sums = [np.full((len(self.keys), sums_of(m, nobody).shape[1]), np.nan) for m in question.measures]
@@ -344,7 +345,7 @@ class _Events:
 
 
 def _pieces(offsets: Int64s, most: int) -> Iterator[tuple[int, int]]:
-    """Ranges of keys with at most so many rows, or a single key."""
+    """Ranges of keys with at most this number of rows, or a single key."""
     begin, keys = 0, len(offsets) - 1
     while begin < keys:
         end = int(np.searchsorted(offsets, offsets[begin] + most, side="right")) - 1
@@ -362,7 +363,7 @@ def _contradiction(
     keys: Codes,
     status: npt.NDArray[np.int8],
 ) -> QueryError:
-    """The error of the first event that contradicts what was believed."""
+    """The error for the first event that contradicts the belief."""
     rows = np.flatnonzero(status != FINE)
     row = int(rows[np.argmin(times[rows])])
     key = int(keys[row])
@@ -386,7 +387,7 @@ def _contradiction(
 
 
 def _told(plan: StatePlan, number: int) -> tuple[str, ...]:
-    """What the numbers of a change mean something for."""
+    """The parts of a change that its numbers describe."""
     code = int(plan.responses.codes[number])
     who = ("who",) if code in (MOVE_ONE, WANDER_ONE, SEE_ONE, MISREAD_ONE) else ()
     return who if code in (WANDER_ONE, WANDER_EVERYONE) else (*who, "target")
@@ -400,7 +401,7 @@ def _in_words(answers: Answers, variable: str) -> str:
 
 
 def _moment(sources: Sequence[EventSource], row: int) -> str:
-    """The time of a row, as it stands in its table."""
+    """The time of a row, as in its table."""
     for source in sources:
         if row < len(source.starts):
             return str(source.raw_column(source.input.time)[row].as_py())
