@@ -36,7 +36,7 @@ from ensue.runtimes.moments import ticks_of
 from ensue.runtimes.tables import TableKind, are_frames, arrow_tables, described
 from ensue.text.parser import parse_state_condition
 
-__all__ = ["Beliefs", "State", "Tracking", "of", "state", "track"]
+__all__ = ["Beliefs", "State", "TrackingOptions", "of", "state", "track"]
 
 
 def __dir__() -> list[str]:
@@ -314,13 +314,13 @@ def track(
 
 
 @dataclass(frozen=True, slots=True)
-class Tracking:
+class TrackingOptions:
     """How a `Detector` tracks the STATEs of its program.
 
     With `before`, measures are those before each event. `reason` is the name of a column for the reason why a STATE
     ignored an event. `policy` and `largest_joint` are those of `ensue.beliefs.track`.
 
-    >>> Tracking(policy="skip").before
+    >>> TrackingOptions(policy="skip").before
     False
     """
 
