@@ -82,7 +82,7 @@ class Program:
         """What each pattern means and how it will run, or its stages; see `ensue.explain`."""
         if stages:
             return stages_text(checked(self.statements))
-        return "\n\n".join(entry.to_text() for entry in explained_statements(checked(self.statements), time))
+        return explanation_text(checked(self.statements), time)
 
     def _repr_html_(self) -> str:
         """Each pattern and rule and its graph, for a notebook."""
@@ -158,19 +158,28 @@ def explain(
     refuse_several(statements)
     if stages:
         return stages_text(statements)
-    return "\n\n".join(entry.to_text() for entry in explained_statements(statements, time))
+    return explanation_text(statements, time)
 
 
 def stages_text(statements: CheckedProgram) -> str:
     """The program as it is written and after each lowering that changes it, each under the name and law of that."""
+    from ensue.plan.description import PlainText
     from ensue.text.render import render_stage
 
-    return "\n\n".join(
+    texts = (
         stage.name.upper()
         + (f": {stage.law}" if stage.law else "")
         + "".join(f"\n{f'  {line}'.rstrip()}" for line in render_stage(stage.statements).splitlines())
         for stage in stages_of(statements)
     )
+    return PlainText("\n\n".join(texts))
+
+
+def explanation_text(statements: CheckedProgram, time: str) -> str:
+    """What each statement means and how it will run."""
+    from ensue.plan.description import PlainText
+
+    return PlainText("\n\n".join(entry.to_text() for entry in explained_statements(statements, time)))
 
 
 def explained_statements(statements: CheckedProgram, time: str, end: str | None = None) -> list[Explanation]:
