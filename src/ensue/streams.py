@@ -107,10 +107,9 @@ def start(
     plan = partial(
         plan_stream, inputs, options=options, eager=eager, late=bool(sinks.late), tick=source.tick, buckets=buckets
     )
-    groups = _groups(planned, names, sinks, plan)
     spark = inputs[0].frame.sparkSession
     advise(spark, streaming=True)
-    return start_groups(spark, groups, checkpointLocation, paced, upgrade, status)
+    return start_groups(spark, _groups(planned, names, sinks, plan), checkpointLocation, paced, upgrade, status)
 
 
 def _planned(
