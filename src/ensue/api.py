@@ -1,4 +1,4 @@
-"""The public face over data: detect, run and violations, and the results they give."""
+"""The public functions over data: `detect`, `run`, `violations` and `any_match`, and their results."""
 
 from __future__ import annotations
 
@@ -63,11 +63,11 @@ MOST_SHOWN = 8
 
 
 class Results(Mapping[str, Any]):
-    """The result of each pattern by name; a mapping that cannot be changed.
+    """The matches of each pattern by name, as an immutable mapping.
 
-    `reports` says what each read and set aside, in this process. On Spark, patterns with the same keys are found
-    together when the first of them is used, and Spark keeps what was found (`shared`) for the others; `release` gives
-    it back.
+    `reports` counts the rows that each pattern read and ignored, for runs in this process. On Spark, patterns with the
+    same keys are computed together when the first of them is used. Spark keeps these matches (`shared`) for the other
+    patterns until `release`.
     """
 
     def __init__(
@@ -92,9 +92,9 @@ class Results(Mapping[str, Any]):
         return repr(dict(self))
 
     def together(self) -> Any:
-        """All matches in one table: the column `pattern`, then the columns of all patterns, null where one has none.
+        """Returns all matches in one table: a column `pattern`, then the columns of all patterns, null if missing.
 
-        On Spark this is how to take the matches of many patterns in one action.
+        On Spark, use it to compute the matches of many patterns in one action.
 
         >>> table = pa.table({"t": [1, 2, 4], "type": ["A", "B", "C"]})
         >>> program = "PATTERN p SEQ(A a, B b) RETURN a.t AS t; PATTERN q SEQ(A a, C c) RETURN c.t AS at"
@@ -104,7 +104,7 @@ class Results(Mapping[str, Any]):
         return None if self._together is None else self._together()
 
     def release(self) -> None:
-        """Gives back what Spark keeps for results that are used again; they can still be used, at the full cost."""
+        """Releases the matches that Spark keeps for repeated use. The results stay usable, but are computed again."""
         for frame in self.shared:
             frame.unpersist()
 
@@ -129,26 +129,26 @@ def detect(
     since: Any = None,
     until: Any = None,
 ) -> Any:
-    """The matches of a query, as the kind of table that `events` is: pyarrow, pandas, polars, or a Spark DataFrame.
+    """Returns the matches of a query, as the same kind of table as `events`: Arrow, pandas, polars or Spark.
 
-    `events` is one table whose column `type` names the stream of each row, or one table per stream in a mapping. It may
-    also be an `ensue.events(...)`, which knows its columns. `query` is a text, a `pathlib.Path`, or built in Python.
-    `time` is the column of an event's time (a timestamp or an integer), `end` that of its end, if events last.
-    More matches than `limits` allows are an error; see `ensue.Limits`.
-    With `match_id` the result begins with a column of that name, the same for the same match in every run.
+    `events` is one table with a column `type` for the stream of each row, a mapping of streams to tables, or an
+    `ensue.events(...)`. `query` is a text, a `pathlib.Path` of a file, or built in Python. `time` is the column with
+    the time of an event (a timestamp or an integer). `end` is the column with its end, for events with a duration.
+    If there are more matches than `limits` allows, an error is raised; see `ensue.Limits`. With `match_id`, the result
+    starts with a column of that name, which is the same for the same match in every run.
 
-    On a stream, matches come when the watermark has reached their completion, or with `emit="eager"`, for patterns
-    without NOT, as soon as their last event has come. There `tick` says how long one unit of an integer time is, and
-    `buckets` in how many states the keys are kept (unless given, as many as shuffle partitions, at least 8).
+    A stream returns a match when the watermark reaches its end. With `emit="eager"`, for patterns without NOT, it
+    returns a match as soon as its last event arrives. `tick` is the duration of one unit of integer time. `buckets` is
+    the number of states that the keys are divided into; the default is the number of shuffle partitions, at least 8.
 
-    `constraints`, a text or values such as `ensue.constraints.prior("A", "B")`, say what holds in every trace, beside
-    those that the query itself has: traces that can match no more are skipped.
+    `constraints` hold in every trace, in addition to those of the query: a text, or values such as
+    `ensue.constraints.prior("A", "B")`. Traces that can no longer match are skipped.
 
-    `tables` are those of the program's TABLEs, by name, in any of these kinds. They are read when the run begins.
+    `tables` are the tables for the program's TABLEs, by name. They are read when the run starts.
 
-    With `since` and `until`, either of which may be left out, the tables are an archive, of which only a part is read:
-    the matches are those that complete after `since` and not after `until`, as a stream would have reported them
-    between these two watermarks. They are integers for integer time, otherwise moments as in `Detector.advance`.
+    With `since` or `until`, only the required part of the tables is read. The matches are those that complete after
+    `since` and not after `until`, as a stream would return them between these two watermarks. Both are integers for
+    integer time, otherwise times as in `Detector.advance`.
 
     >>> table = pa.table({"t": [1, 2, 4], "type": ["A", "B", "C"], "id": [7, 7, 7]})
     >>> query = "PATTERN SEQ(A a, C c) PARTITION BY id WITHIN 5 RETURN a.id AS id, c.t AS at"
@@ -187,7 +187,7 @@ def detect_batches(
     since: Any = None,
     until: Any = None,
 ) -> Iterator[pa.RecordBatch]:
-    """The matches as Arrow record batches, as they are found, in no particular order: any number in bounded memory."""
+    """Yields the matches as Arrow record batches, in no particular order. Any number of matches fits in memory."""
     options, period = Options(limit=match_limit(limits)), Period(since, until)
     statements = single_statement(query, constraints)
     source = described(events, time, type, end, probability, alternatives, tables=tables)
@@ -226,9 +226,9 @@ def run(
     since: Any = None,
     until: Any = None,
 ) -> Results:
-    """The matches of every pattern of a program, by name, over the same tables, which are read once.
+    """Returns the matches of every pattern of a program by name. The events are read once.
 
-    `tables` are those of the program's TABLEs, by name; for the rest see `detect`.
+    `tables` are the tables for the program's TABLEs, by name. For the other parameters, see `detect`.
 
     >>> table = pa.table({"t": [1, 2, 4], "type": ["A", "B", "C"]})
     >>> program = "PATTERN p SEQ(A a, B b) WITHIN 5; PATTERN q SEQ(A a, C c) WITHIN 1"
@@ -272,12 +272,12 @@ def violations(
     tick: str | None = None,
     buckets: int | None = None,
 ) -> Any:
-    """The traces that break a constraint of a program, as the kind of table that `events` is: each constraint once.
+    """Returns the traces that break a constraint of a program, once per constraint, as a table of the kind of `events`.
 
-    A row has the key of the trace, the constraint, the event that breaks it and when, the earlier event that it clashes
-    with, if one does, and whether matches of the program's patterns may be missing, because the trace had been dropped.
-    What a trace lacks is known when it has ended: by ENDS, or, where nothing ends traces, at the end of the table.
-    `partition_by` says what a trace is, for constraints that do not say so themselves and have no pattern beside them.
+    A row has the key of the trace, the constraint, the event that breaks it and its time, the earlier event that
+    conflicts with it if there is one, and whether matches may be missing because the trace was dropped. A missing event
+    is reported when the trace has ended: at ENDS, or at the end of the table. `partition_by` is the key of a trace, for
+    constraints without PARTITION BY in a program without patterns.
 
     >>> table = pa.table({"t": [1, 2, 3], "type": ["Paid", "Order", "Order"], "id": [7, 7, 8]})
     >>> text = "CONSTRAINT PRIOR(Order, Paid) PARTITION BY id"
@@ -305,7 +305,7 @@ def violations(
 
 
 def match_limit(limits: object) -> int | None:
-    """How many matches a pattern may have; None means no limit."""
+    """Returns the maximum number of matches of a pattern; None means no limit."""
     if isinstance(limits, Limits):
         return limits.matches
     raise LimitError(
@@ -314,7 +314,7 @@ def match_limit(limits: object) -> int | None:
 
 
 def checked_emit(emit: object, statements: LoweredProgram) -> bool:
-    """Whether matches are wanted eagerly, before it is sure that no earlier event is still to come."""
+    """Returns whether matches are emitted eagerly, before the watermark has passed them."""
     if emit == "complete":
         return False
     if emit != "eager":
@@ -351,14 +351,14 @@ class LoadedProgram:
 
     @property
     def inputs(self) -> tuple[InputTable, ...]:
-        """The tables with all their rows."""
+        """Returns the tables with all their rows."""
         return tuple(source.input for source in self.batch.sources)
 
     def after(self, step: Step) -> LoadedProgram:
         return replace(self, sources=step.events, report=step.report)
 
     def _warn_of_missing_streams(self, plan: QueryPlan) -> None:
-        """A name that is nearly that of another stream, or a column that holds none of them, is probably a slip."""
+        """Warns if a stream of the query is missing and similar to another, or if the type column has none of them."""
         constrained = plan.law.streams if plan.law is not None else ()
         for item in self.inputs:
             streams = tuple(filter(item.holds, plan.streams))
@@ -376,7 +376,7 @@ def load_tables(
     period: Period = ALL_TIME,
     whole: bool = False,
 ) -> LoadedProgram:
-    """Compiles queries for tables and reads the times of their rows; with `whole`, matches have all their lists."""
+    """Compiles queries for tables and reads the times of their rows. With `whole`, matches have complete lists."""
     kind, tables = arrow_tables(events)
     planned = plan_queries(tables, statements, columns, match_id, fixed)
     if whole:
@@ -397,7 +397,7 @@ def _loaded(
 
 
 def _warn_of_hidden_rows(source: EventSource, declared: Sequence[Stream]) -> None:
-    """Rows that are called like a declared stream are none of its events."""
+    """Warns of rows whose type is the name of a declared stream, because they are ignored."""
     named = [name for name in declared if isinstance(name, str)]
     if source.input.type is None or not named:
         return
@@ -411,9 +411,9 @@ def _warn_of_hidden_rows(source: EventSource, declared: Sequence[Stream]) -> Non
 def _warn_of_names(
     item: InputTable, streams: tuple[Stream, ...], constrained: tuple[str, ...], alone: bool = True
 ) -> None:
-    """Warns of names that are probably slips.
+    """Warns of stream names that are probably misspelt.
 
-    Unless they are `alone`, the query has other streams, which the table need not hold.
+    If they are not `alone`, the query has other streams, which the table does not have to contain.
     """
     counts = pc.value_counts(item.table.column(item.type)).to_pylist()
     by_frequency = sorted(counts, key=lambda entry: -entry["counts"])
@@ -431,7 +431,7 @@ def _warn_of_names(
 
 
 def warn_set_aside(report: Report) -> None:
-    """Nothing is lost silently: what took no part is said."""
+    """Warns of ignored rows, so that nothing is lost silently."""
     for reason, rows in report.set_aside.items():
         warn(f"{counted(rows, 'row', 'rows')} ignored: {reason}")
 
@@ -454,14 +454,14 @@ def any_match(
     samples: int = SAMPLES,
     tables: Mapping[str, Any] | None = None,
 ) -> Any:
-    """How probable it is that a query has at least one match: a row for each key that may have one.
+    """Returns the probability that a query has at least one match, with one row for each key that may have one.
 
-    Events that several matches share are counted once. With `window`, a length of time, there is a row for each key and
-    each such stretch of time in which a match may end, counted from the beginning of time (1970, or 0).
+    Events that several matches share are counted once. `window` is a duration; with it, there is one row for each key
+    and each interval of this length in which a match may end. Intervals start at 1970, or at 0 for integer time.
 
-    `exact` says whether the probability is exact. Where matches depend on each other in so many ways that this would
-    take a diagram of more than `most_nodes`, it is estimated from `samples` worlds drawn at random, and with a
-    confidence of 99.9 percent it is off by at most `error`.
+    `exact` tells whether the probability is exact. If the exact computation needs a diagram with more than `most_nodes`
+    nodes, the probability is estimated from `samples` random worlds. With a confidence of 99.9 percent, the estimate is
+    off by at most `error`.
 
     >>> table = pa.table({"t": [1, 2, 3], "type": ["A", "B", "B"], "p": [0.5, 0.5, 0.5]})
     >>> query = "PATTERN SEQ(A a, B b) WITHIN 5"
@@ -515,7 +515,9 @@ def _ticks(window: WindowLike, loaded: LoadedProgram) -> int:
     size, unit = window_of(window), loaded.planned.plans[0].catalog.unit
     ticks = None if isinstance(size, Events) else TimeScale(unit).ticks(size)
     if ticks is None or ticks < 1:
-        raise SchemaError("window-length", f"`window` is a length of time, not {window!r}", 'pass "1 hour", say')
+        raise SchemaError(
+            "window-length", f"`window` must be a duration, found {window!r}", 'pass a text such as "1 hour"'
+        )
     return ticks
 
 

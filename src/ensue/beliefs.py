@@ -1,4 +1,4 @@
-"""What is believed of probabilistic state: now, at past times, at every event, and as events come."""
+"""Beliefs about probabilistic state: now, at past times, at every event, and on streams."""
 
 from __future__ import annotations
 
@@ -47,10 +47,10 @@ Condition = str | StateCondition
 
 
 class Beliefs:
-    """What is believed of the states of a program, one distribution per key; each question gives a table.
+    """The beliefs about the states of a program, one distribution per key. Each question returns a table.
 
     Conditions are texts such as `"alice in kitchen and not bob in kitchen"`, `"anyone in (kitchen, den)"`,
-    `"nobody in bath"` and `"count(living) >= 2"`. `set_aside` are the events that took no part, with the reason.
+    `"nobody in bath"` and `"count(living) >= 2"`. `set_aside` are the ignored events, with the reason.
     """
 
     def __init__(
@@ -71,13 +71,13 @@ class Beliefs:
 
     @property
     def exact(self) -> bool:
-        """Whether joint distributions are kept. Otherwise each variable is kept by itself, and tables have a column
-        `error`: how much of what ties variables to each other was lost, in nats.
+        """Whether joint distributions are kept. Otherwise each variable has its own distribution, and tables have a
+        column `error`: how much of the dependence between variables was lost, in nats.
         """
         return all(self._exact if self._chosen is None else (self._exact[self._chosen],))
 
     def of(self, state: str) -> Beliefs:
-        """The beliefs of one state alone, where a program has several."""
+        """Returns the beliefs about one state, for a program with several."""
         names = [known.name for known in self._states]
         if state not in names:
             said, label = f"no state is called `{state}`", f"states: {', '.join(names)}"
@@ -85,7 +85,7 @@ class Beliefs:
         return self._with(self._given, names.index(state))
 
     def given(self, condition: Condition) -> Beliefs:
-        """The beliefs as they would be if the condition held; probabilities are null where it is impossible.
+        """Returns the beliefs under the condition. Probabilities are null if it is impossible.
 
         >>> table = pa.table({"t": [1], "type": ["Moved"]})
         >>> text = "STATE s OF a, b IN (x, y) STARTS x ON Moved m: MOVE ANYONE FROM x TO y"
@@ -98,13 +98,13 @@ class Beliefs:
         return self._with(together, number if self._given is None else self._number(together))
 
     def marginal(self, variable: str) -> Any:
-        """The probability of each value of a variable: columns of the key, `value`, `probability`."""
+        """Returns the probability of each value of a variable: columns of the key, `value`, `probability`."""
         return self._ask(self._variable(variable), "marginal", variable)
 
     def joint(self, *variables: str) -> Any:
-        """The probability of each combination of values: columns of the key, one per variable, `probability`.
+        """Returns the probability of each combination of values: columns of the key, one per variable, `probability`.
 
-        Without variables it is that of the whole state.
+        Without variables, it returns the distribution of the whole state.
         """
         if not variables:
             number = self._only("joint")
@@ -117,31 +117,31 @@ class Beliefs:
         return self._ask(numbers.pop(), "joint", *variables)
 
     def probability(self, condition: Condition) -> Any:
-        """The probability of a condition: columns of the key, `probability`."""
+        """Returns the probability of a condition: columns of the key, `probability`."""
         read, number = self._condition(condition)
         return self._ask(number, "probability", read)
 
     def expected_count(self, *values: str) -> Any:
-        """How many variables have one of the values, on average: columns of the key, `expected`."""
+        """Returns the expected number of variables with one of the values: columns of the key, `expected`."""
         places, number = self._places(values)
         return self._ask(number, "expected_count", places)
 
     def count_distribution(self, *values: str) -> Any:
-        """The probability that none, one, ... of the variables have one of the values: `count`, `probability`."""
+        """Returns the probability of each number of variables with one of the values: `count`, `probability`."""
         places, number = self._places(values)
         return self._ask(number, "count_distribution", places)
 
     def most_likely(self, variable: str | None = None) -> Any:
-        """The most likely value of a variable, or of all variables together, and its probability.
+        """Returns the most likely value of a variable, or of all variables together, and its probability.
 
-        Of equally likely ones it is the first that was declared.
+        If several are equally likely, it returns the first declared one.
         """
         if variable is None:
             return self._ask(self._only("most_likely"), "most_likely")
         return self._ask(self._variable(variable), "most_likely", variable)
 
     def errors(self) -> Any:
-        """What was lost by approximation, per key: column `error`, 0 where beliefs are exact."""
+        """Returns the loss by approximation for each key: column `error`, 0 if beliefs are exact."""
         return self._ask(self._only("errors"), "errors")
 
     def _with(self, given: StateCondition | None, chosen: int | None) -> Beliefs:
@@ -194,13 +194,13 @@ def of(
     probability: str | None = None,
     largest_joint: int = LARGEST_JOINT,
 ) -> Beliefs:
-    """What is believed of the states of a program after the events; its tables are of the kind that `events` is.
+    """Returns the beliefs about the states of a program after the events. Its tables are of the same kind as `events`.
 
-    With `at` it is what was believed at a past time: at one moment, after its events, of every key that was known by
-    then; or at the moments of a table, which has the columns of the key and of the time. `policy` says what becomes of
-    an event that contradicts what is believed: "error", "skip" or "reset". `probability` names a column with the
-    probability that an event happened. A joint distribution of more than `largest_joint` numbers is not kept:
-    then each variable is kept by itself, and results say how much was lost.
+    With `at`, it returns the beliefs at an earlier time. `at` is one time, for all keys that were known then, or a
+    table with the columns of the key and of the time. `policy` is what to do with an event that contradicts the
+    beliefs: "error", "skip" or "reset". `probability` is the column with the probability that an event happened. If a
+    joint distribution would have more than `largest_joint` numbers, each variable has its own distribution instead,
+    and the results show how much information was lost.
 
     >>> table = pa.table({"t": [1, 2], "type": ["Seen", "Moved"], "room": ["den", None]})
     >>> program = '''STATE location OF alice IN (den, bath)
@@ -249,13 +249,13 @@ def _beliefs(
 
 
 def by_stream(tables: Sequence[pa.Table], inputs: Sequence[InputTable], kind: TableKind, named: bool) -> Any:
-    """One table, or one per stream, as the events came."""
+    """Returns one table, or one per stream, like the events."""
     given = {item.stream: kind.from_arrow(table) for item, table in zip(inputs, tables, strict=True)}
     return given if named else next(iter(given.values()))
 
 
 def warn_ignored(aside: SetAside) -> None:
-    """Nothing is lost silently: says how many rows a state ignored, and why."""
+    """Warns how many rows a state ignored, and why."""
     for reason, rows in aside.counts.items():
         warn(f"{counted(rows, 'row', 'rows')} {reason}")
 
@@ -284,11 +284,11 @@ def track(
     tick: str | None = None,
     buckets: int | None = None,
 ) -> Any:
-    """Every event with what is believed of its key after it, or `before` it: one column for each of `measures`.
+    """Returns every event with the beliefs about its key after it, or `before` it: one column for each of `measures`.
 
     A measure is a question: `"P(anyone in kitchen)"`, `"P(alice in den given bob in den)"`, `"E(count(not outside))"`
-    or `"MOST LIKELY(alice)"`. `reason` names a column that says why an event was ignored. The other arguments are those
-    of `of`; `tick` and `buckets`, for streams, are those of `ensue.detect`.
+    or `"MOST LIKELY(alice)"`. `reason` is the name of a column for the reason why an event was ignored. The other
+    parameters are those of `of`. For streams, `tick` and `buckets` are those of `ensue.detect`.
 
     >>> table = pa.table({"t": [1, 2], "type": ["Moved", "Moved"]})
     >>> program = "STATE location OF alice, bob IN (home, away) STARTS home ON Moved m: MOVE ANYONE FROM home TO away"
@@ -315,7 +315,8 @@ def track(
 class Tracking:
     """How a `Detector` tracks the STATEs of its program.
 
-    With `before`, measures are those before each event. `reason` names a column that says why a STATE ignored an event.
+    With `before`, measures are those before each event. `reason` is the name of a column for the reason why a STATE
+    ignored an event.
     `policy` and `largest_joint` are those of `ensue.beliefs.track`.
 
     >>> Tracking(policy="skip").before
@@ -338,6 +339,6 @@ class Tracking:
 
 
 def tracked_beliefs(tracking: BeliefMachine, state: MachineState, kind: TableKind, named: bool) -> Beliefs:
-    """What a machine believes after the events that the watermark has reached."""
+    """Returns the beliefs of a machine after the events up to the watermark."""
     nothing = [item.table.append_column(REASON, pa.array([], pa.string())) for item in tracking.inputs]
     return _beliefs(tracking.known(state), kind, tracking, nothing, named)

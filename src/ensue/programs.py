@@ -1,4 +1,4 @@
-"""Programs: what is given as a text, a file or built in Python, as statements, checked and explained without data."""
+"""Programs: reads queries from texts, files and Python objects, and checks and explains them without data."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ EMPTY = Statements(())
 class Program:
     """The statements of a text or file, in order.
 
-    Its results are the matches of its patterns. What is declared as a STREAM is there for other statements to use.
+    Its results are the matches of its patterns. Other statements can use a declared STREAM.
 
     >>> program = parse("PATTERN pair SEQ(A a, B b) WITHIN 5; PATTERN lone AND(C c, NOT C other) WITHIN 5")
     >>> list(program.names)
@@ -55,7 +55,7 @@ class Program:
 
     @property
     def queries(self) -> tuple[Query, ...]:
-        """The patterns whose matches are the results."""
+        """The patterns of the results."""
         from ensue.python.patterns import Query
 
         return tuple(Query(node) for node in self.statements.results)
@@ -66,7 +66,7 @@ class Program:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The name of each pattern, one without a name by its number, and the heads of rules."""
+        """The names of the patterns and of the heads of rules. A pattern without a name has a number."""
         taken = {node.name for node in self.statements.results}
         names: list[str] = []
         for place, node in enumerate(self.statements.results, start=1):
@@ -75,11 +75,11 @@ class Program:
         return (*names, *self.statements.heads)
 
     def to_text(self) -> str:
-        """The program as text; it parses back to an equal program."""
+        """Returns the program as text, which parses back to an equal program."""
         return render_statements(self.statements)
 
     def explain(self, *, time: str = "t", stages: bool = False) -> str:
-        """What each pattern means and how it will run, or its stages; see `ensue.explain`."""
+        """Explains what each pattern means and how it runs, or its stages; see `ensue.explain`."""
         if stages:
             return stages_text(checked(self.statements))
         return "\n\n".join(entry.to_text() for entry in explained_statements(checked(self.statements), time))
@@ -94,18 +94,18 @@ class Program:
 @helpful
 @collector_paused()
 def parse(query: str | Path, name: str | None = None) -> Program:
-    """Parses one or more statements and checks what can be checked without data.
+    """Parses one or more statements and checks them as far as possible without data.
 
-    A text is parsed as it is, a `pathlib.Path` is read. Errors cite `name`: "query", or the name of the file.
+    `query` is a text, or the `pathlib.Path` of a file. Errors cite `name`: "query", or the name of the file.
 
     >>> parse("PATTERN SEQ(A a, NOT B b) ").queries
     Traceback (most recent call last):
-    ensue.errors.QueryError: error[open-scope]: nothing says how long after the match the forbidden events count
+    ensue.errors.QueryError: error[open-scope]: the forbidden events after the match have no time limit
      --> query:1:18
       |
     1 | PATTERN SEQ(A a, NOT B b)\x20
       |                  ^^^^^^^
-    hint: add a WITHIN to the whole pattern, or put the NOT between two items of a SEQ
+    hint: add WITHIN to the whole pattern, or put the NOT between two items of a SEQ
     """
     if isinstance(query, str):
         return Program(checked(parse_statements(query, name or "query")))
@@ -118,9 +118,9 @@ def parse(query: str | Path, name: str | None = None) -> Program:
 def explain(
     query: QueryLike, *, time: str = "t", constraints: ConstraintsLike | None = None, stages: bool = False
 ) -> str:
-    """What a query means and how it will run, without data; `time` names the time column.
+    """Explains what a query means and how it runs, without data. `time` is the name of the time column.
 
-    With `stages` it shows the program before that: as it is written, and after each lowering that changes it.
+    With `stages`, it shows the program as written, and after each lowering that changes it.
 
     >>> print(explain("PATTERN SEQ(A a, B b) WITHIN 5"))
     PATTERN
@@ -134,9 +134,9 @@ def explain(
     <BLANKLINE>
     PLAN
       all events form one group, sorted by time
-      read A: all columns, because whole events are returned
-      read B: all columns, because whole events are returned
-      join a, b: from the rarest in the data at hand, each next one by a search in its time range
+      read A: all columns, because the query returns whole events
+      read B: all columns, because the query returns whole events
+      join a, b: start with the rarest in the data, then search each next one in its time range
     <BLANKLINE>
     STATE
       A as a: kept for 5
