@@ -1,7 +1,7 @@
 """Uncertain rows as numbers: a stretch of the unit interval for each.
 
 Rows that are uncertain together form one *block*: a single row, or all alternatives of a group. A block draws one
-number between 0 and 1, and a row is real iff the number lies in the row's stretch. Alternatives have disjoint
+number between 0 and 1, and a row is real iff the number is in the row's stretch. Alternatives have disjoint
 stretches, so at most one of them is real; blocks are independent of each other.
 """
 
