@@ -34,7 +34,7 @@ def helpful(function: Callable[P, R]) -> Callable[P, R]:
     def checked(*arguments: P.args, **options: P.kwargs) -> R:
         if not open_ended and not known.issuperset(options):
             raise _unknown_argument(name, next(key for key in options if key not in known), accepted)
-        if takes_events and arguments and is_query(arguments[0]):
+        if takes_events and arguments and not hasattr(type(arguments[0]), "columns") and is_query(arguments[0]):
             raise SchemaError(
                 "swapped-arguments",
                 f"the first argument of `{name}` must be the events, but it is a query ({_kind(arguments[0])})",

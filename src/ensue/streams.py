@@ -18,10 +18,12 @@ from ensue.plan.plans import DEFAULT_LIMITS, Limits, Options, QueryPlan
 from ensue.plan.program_plans import ColumnNames, ProgramPlan, by_keys, plan_queries, with_violations
 from ensue.plan.states import refuse_ahead
 from ensue.programs import Program, QueryLike, program_statements
-from ensue.runtimes.tables import are_frames, described, fixed_tables, together_schema
+from ensue.runtimes.tables import DescribedEvents, are_frames, described, fixed_tables, together_schema
 from ensue.text.render import render_pattern
 
 if TYPE_CHECKING:
+    from ensue.lower.phases import LoweredProgram
+    from ensue.runtimes.spark.frames import FrameInput
     from ensue.runtimes.spark.handle import StreamHandle
 
 Sink: TypeAlias = "str | Callable[[Any, int], None]"
@@ -75,8 +77,6 @@ def start(
 
     `tables` are those of the program's TABLEs, by name. They are read when the stream starts, and again at a restart.
 
-    Example (`orders` is a streaming DataFrame with a watermark):
-
         handle = ensue.start(
             orders, query, time="at", type="type", to="unpaid",
             checkpointLocation="checkpoint", trigger={"processingTime": "10 seconds"},
@@ -86,35 +86,23 @@ def start(
     statements = program_statements(query, constraints)
     paced = checked_trigger(trigger)
     source = described(events, time, type, end, probability, alternatives, tick=tick, tables=tables)
-    events, columns = source.table, source.columns
-    if not are_frames(events):
+    if not are_frames(source.table):
         raise SchemaError(
             "not-a-stream",
             "`ensue.start` requires streaming DataFrames",
             "read the events with `spark.readStream`, or use `ensue.detect` for tables",
         )
-    from ensue.runtimes.spark.frames import empty_tables, frame_inputs
     from ensue.runtimes.spark.handle import start_groups
-    from ensue.runtimes.spark.java import require_pyspark
     from ensue.runtimes.spark.session import advise
     from ensue.runtimes.spark.stream import plan_stream
 
-    require_pyspark()
     names = Program(statements).names
     options, eager = Options(limit=match_limit(limits)), checked_emit(emit, statements)
-    refuse_ahead(statements, columns.end, eager)
-    fixed = fixed_tables(source.tables, statements, source.offered)
-    planned = plan_queries(empty_tables(events), statements, columns, match_id, fixed)
+    refuse_ahead(statements, source.columns.end, eager)
+    planned, inputs = _planned(source, statements, match_id)
     patterns = names[: len(statements.results)]
     if violations is not None:
         planned, names = with_violations(planned, statements), (*names, VIOLATIONS)
-    inputs = frame_inputs(events, planned.inputs)
-    if not inputs[0].frame.isStreaming:
-        raise SchemaError(
-            "not-a-stream",
-            "`ensue.start` requires a streaming DataFrame, but this one is static",
-            "use `ensue.detect` or `ensue.run` for static DataFrames",
-        )
     sinks = _Places.of(planned, patterns, to, late, timed_out, violations)
     plan = partial(
         plan_stream, inputs, options=options, eager=eager, late=bool(sinks.late), tick=source.tick, buckets=buckets
@@ -123,6 +111,26 @@ def start(
     spark = inputs[0].frame.sparkSession
     advise(spark, streaming=True)
     return start_groups(spark, groups, checkpointLocation, paced, upgrade, status)
+
+
+def _planned(
+    source: DescribedEvents, statements: LoweredProgram, match_id: bool
+) -> tuple[ProgramPlan, tuple[FrameInput, ...]]:
+    """The plan of all patterns, and the DataFrames that it reads."""
+    from ensue.runtimes.spark.frames import empty_tables, frame_inputs
+    from ensue.runtimes.spark.java import require_pyspark
+
+    require_pyspark()
+    fixed = fixed_tables(source.tables, statements, source.offered)
+    planned = plan_queries(empty_tables(source.table), statements, source.columns, match_id, fixed)
+    inputs = frame_inputs(source.table, planned.inputs)
+    if not inputs[0].frame.isStreaming:
+        raise SchemaError(
+            "not-a-stream",
+            "`ensue.start` requires a streaming DataFrame, but this one is static",
+            "use `ensue.detect` or `ensue.run` for static DataFrames",
+        )
+    return planned, inputs
 
 
 @dataclass(frozen=True, slots=True)

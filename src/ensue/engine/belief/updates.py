@@ -29,30 +29,14 @@ from ensue.engine.sources import EventSource, Mask
 from ensue.errors import Problem, QueryError, SchemaError, did_you_mean
 from ensue.expr.kinds import Kind
 from ensue.expr.types import kind_of
-from ensue.kernels.beliefs import (
-    BEGAN_ANEW,
-    MISREAD_ONE,
-    MOVE_ONE,
-    NEVER,
-    RESET,
-    SEE_ONE,
-    SKIP,
-    STOP,
-    WANDER_EVERYONE,
-    WANDER_ONE,
-    BeliefRequest,
-    Beliefs,
-    Changes,
-    Floats,
-    follow_beliefs,
-)
+from ensue.kernels import beliefs as belief_kernels
 from ensue.kernels.codes import number_by_appearance
 from ensue.kernels.compiler import Codes, Int64s
 from ensue.kernels.sorted_runs import group_by_key, is_sorted, order_by_time
 from ensue.nodes.states import Measure
 from ensue.text.render_parts import render_change
 
-POLICIES = {"error": STOP, "skip": SKIP, "reset": RESET}
+POLICIES = {"error": belief_kernels.STOP, "skip": belief_kernels.SKIP, "reset": belief_kernels.RESET}
 _KEYS = (Kind.INTEGER, Kind.FLOAT, Kind.TEXT, Kind.BOOLEAN, Kind.TIMESTAMP, Kind.DURATION, Kind.NULL)
 
 MOST_NUMBERS = 4_000_000
@@ -65,7 +49,7 @@ class Held:
 
     keys: pa.Table
     count: int
-    beliefs: Beliefs
+    beliefs: belief_kernels.Beliefs
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,14 +79,14 @@ class UpdateResult:
     """The output of a run: columns of the measures, beliefs at the moments, and the reasons for ignored rows."""
 
     columns: tuple[pa.Array, ...]
-    chances: Floats
-    lost: Floats
+    chances: belief_kernels.Floats
+    lost: belief_kernels.Floats
     reasons: npt.NDArray[np.int8]
 
 
 def nothing_held(plan: StatePlan) -> Held:
     """The beliefs before the first event."""
-    return Held(pa.table({}), 0, Beliefs(np.zeros((0, plan.size)), np.zeros(0, np.int64), np.zeros(0)))
+    return Held(pa.table({}), 0, belief_kernels.Beliefs(np.zeros((0, plan.size)), np.zeros(0, np.int64), np.zeros(0)))
 
 
 def follow(
@@ -131,7 +115,7 @@ def follow(
         raise _contradiction(plan, held, sources, read, times, keys, status[:rows])
     contradicting = status[:rows] != FINE
     read.reasons[contradicting] = CONTRADICTION
-    read.reasons[status[:rows] == BEGAN_ANEW] = RESTART
+    read.reasons[status[:rows] == belief_kernels.BEGAN_ANEW] = RESTART
     return UpdateResult(columns, chances, lost, read.reasons)
 
 
@@ -210,9 +194,9 @@ def _add_keys(plan: StatePlan, held: Held, keys: pa.Table, count: int) -> None:
         return
     held.keys = pa.concat_tables([held.keys.cast(keys.schema), keys]) if held.count else keys
     before = held.beliefs
-    held.beliefs = Beliefs(
+    held.beliefs = belief_kernels.Beliefs(
         np.concatenate([before.chances, np.tile(plan.model.start, (count, 1))]),
-        np.concatenate([before.moments, np.full(count, NEVER)]),
+        np.concatenate([before.moments, np.full(count, belief_kernels.NEVER)]),
         np.concatenate([before.lost, np.zeros(count)]),
     )
     held.count += count
@@ -224,7 +208,7 @@ class _Events:
 
     plan: StatePlan
     held: Held
-    changes: Changes
+    changes: belief_kernels.Changes
     times: Int64s
     keys: Codes
     places: Codes | None = None
@@ -236,7 +220,7 @@ class _Events:
         def padded(values: np.ndarray, fill: float) -> np.ndarray:
             return np.concatenate([values, np.full((*values.shape[:-1], more), fill, values.dtype)], axis=-1)
 
-        changes = Changes(
+        changes = belief_kernels.Changes(
             padded(old.responses, -1),
             padded(old.who, 0),
             padded(old.source, 0),
@@ -256,7 +240,7 @@ class _Events:
 
     def run(
         self, policy: int, question: Question, rows: int
-    ) -> tuple[tuple[pa.Array, ...], Floats, Floats, npt.NDArray[np.int8]]:
+    ) -> tuple[tuple[pa.Array, ...], belief_kernels.Floats, belief_kernels.Floats, npt.NDArray[np.int8]]:
         """The columns of the measures, the beliefs at the moments, their loss, and the status of each row."""
         plan, wanted = self.plan, question.measures
         order, offsets = self._order()
@@ -265,12 +249,12 @@ class _Events:
         places = np.full(len(self.times), -1, np.int32) if self.places is None else self.places
         captured = np.zeros((int((places >= 0).sum()), plan.size))
         lost = np.zeros(len(captured))
-        until = NEVER if question.until is None else question.until
+        until = belief_kernels.NEVER if question.until is None else question.until
         if plan.exact or not wanted:
             weights = [weights_of(measure, plan) for measure in wanted]
             measures = np.concatenate([np.zeros((0, plan.size)), *weights])
             sums = np.full((len(self.times), len(measures)), np.nan)
-            asked = BeliefRequest(measures, sums, places, captured, lost, question.before, until)
+            asked = belief_kernels.BeliefRequest(measures, sums, places, captured, lost, question.before, until)
             events._follow(order, offsets, self.held.beliefs, policy, asked, status)
             ends = np.cumsum([len(part) for part in weights])
             columns = [
@@ -292,7 +276,7 @@ class _Events:
         """The same in sorted order, so that the kernel reads events consecutively."""
         old = self.changes
         numbers = old.numbers[:, :, order] if old.numbers.shape[2] else old.numbers
-        changes = Changes(
+        changes = belief_kernels.Changes(
             np.ascontiguousarray(old.responses[:, order]),
             np.ascontiguousarray(old.who[:, order]),
             np.ascontiguousarray(old.source[:, order]),
@@ -306,13 +290,13 @@ class _Events:
         self,
         order: Codes,
         offsets: Int64s,
-        beliefs: Beliefs,
+        beliefs: belief_kernels.Beliefs,
         policy: int,
-        wanted: BeliefRequest,
+        wanted: belief_kernels.BeliefRequest,
         status: npt.NDArray[np.int8],
     ) -> None:
         plan = self.plan
-        follow_beliefs(
+        belief_kernels.follow_beliefs(
             order, offsets, self.times, self.changes, plan.model, plan.responses, beliefs, policy, wanted, status
         )
 
@@ -329,15 +313,19 @@ class _Events:
         plan, beliefs = self.plan, self.held.beliefs
         nobody = Answers(plan, np.zeros((0, plan.size)))
         sums = [np.full((len(self.keys), sums_of(m, nobody).shape[1]), np.nan) for m in question.measures]
-        until = NEVER if question.until is None else question.until
+        until = belief_kernels.NEVER if question.until is None else question.until
         for begin, end in _pieces(offsets, max(1, MOST_NUMBERS // plan.size)):
             own = order[offsets[begin] : offsets[end]]
             places = np.full(len(self.keys), -1, np.int32)
             places[own] = np.arange(len(own))
             captured = np.zeros((len(own), plan.size))
             measures, values = np.zeros((0, plan.size)), np.zeros((len(self.keys), 0))
-            asked = BeliefRequest(measures, values, places, captured, np.zeros(len(own)), question.before, until)
-            part = Beliefs(beliefs.chances[begin:end], beliefs.moments[begin:end], beliefs.lost[begin:end])
+            asked = belief_kernels.BeliefRequest(
+                measures, values, places, captured, np.zeros(len(own)), question.before, until
+            )
+            part = belief_kernels.Beliefs(
+                beliefs.chances[begin:end], beliefs.moments[begin:end], beliefs.lost[begin:end]
+            )
             self._follow(order, offsets[begin : end + 1], part, policy, asked, status)
             for measure, total in zip(question.measures, sums, strict=True):
                 total[own] = sums_of(measure, Answers(plan, captured))
@@ -389,8 +377,13 @@ def _contradiction(
 def _told(plan: StatePlan, number: int) -> tuple[str, ...]:
     """The parts of a change that its numbers describe."""
     code = int(plan.responses.codes[number])
-    who = ("who",) if code in (MOVE_ONE, WANDER_ONE, SEE_ONE, MISREAD_ONE) else ()
-    return who if code in (WANDER_ONE, WANDER_EVERYONE) else (*who, "target")
+    who = (
+        ("who",)
+        if code
+        in (belief_kernels.MOVE_ONE, belief_kernels.WANDER_ONE, belief_kernels.SEE_ONE, belief_kernels.MISREAD_ONE)
+        else ()
+    )
+    return who if code in (belief_kernels.WANDER_ONE, belief_kernels.WANDER_EVERYONE) else (*who, "target")
 
 
 def _in_words(answers: Answers, variable: str) -> str:
