@@ -1,4 +1,4 @@
-"""Rows that a detector takes one by one: they wait until a match can complete with them."""
+"""Rows that a detector receives one by one: they wait until a match can complete with them."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from ensue.nodes.names import Stream
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 Kinds: TypeAlias = tuple[type, ...]
-"""Types of values in Python."""
+"""Python types of values."""
 
 
 @dataclass(slots=True)
 class PushedRows:
-    """Rows that a detector has taken one by one and not looked at yet, because no match can complete with them.
+    """Rows that a detector has received one by one and not evaluated yet, because no match can complete with them.
 
-    `wanted` are the streams of the query, `completing` those whose events complete matches; `due` is the first moment
-    at which one of these that was not looked at ends. Of rows that nobody wants only their number is known, `skipped`,
-    and the latest end of any row.
+    `wanted` are the streams of the query, `completing` those whose events complete matches; `due` is the earliest end
+    of a row of these that is not evaluated yet. Rows of other streams are only counted (`skipped`); `latest` is the
+    latest end of any row.
     """
 
     time: str
@@ -39,18 +39,18 @@ class PushedRows:
     watermark: int | None
     due: int | None
     nothing_waited: bool
-    """Whether no row lay beyond the watermark before the first of these."""
+    """Whether no row was waiting for the watermark before the first of these."""
     accepted: Mapping[str, Kinds]
-    """What the values of each column are in Python; other ones get a closer look, and their error at once."""
+    """The Python types of each column; a row with another type is evaluated at once, so that errors appear at once."""
     rows: list[Mapping[str, Any]]
     skipped: int = 0
     latest: int | None = None
     furthest: int | None = None
-    """The latest end of a row that is wanted."""
+    """The latest end of a row of a wanted stream."""
 
     @classmethod
     def of(cls, machine: Machine, state: State) -> PushedRows | None:
-        """Where rows can be put off: there is one table of events, and events complete its matches."""
+        """The buffer of a machine; None if rows cannot wait: it needs one table, and matches that events complete."""
         item, completing, reached = machine.inputs[0], completing_streams(machine.plan), state.watermark
         if completing is None or len(machine.inputs) > 1 or item.type is None or item.end is not None:
             return None
@@ -69,7 +69,7 @@ class PushedRows:
         return cls(item.time, item.type, unit, wanted, completing, reached, first, first is None, accepted, [])
 
     def emptied(self) -> PushedRows | None:
-        """What takes further rows after a step with these; None if one of them lies beyond the watermark and waits."""
+        """The empty buffer after a step with these rows; None if one of them waits for the watermark."""
         if self.furthest is None or self.watermark is None or self.furthest > self.watermark or not self.nothing_waited:
             return None
         return replace(self, due=None, rows=[], skipped=0, latest=None, furthest=None)
@@ -79,7 +79,7 @@ class PushedRows:
         return self.due is not None and self.watermark is not None and self.due <= self.watermark
 
     def takes(self, event: Mapping[str, Any], watermark: Any) -> bool:
-        """Takes a row and moves the watermark; False for one that needs a closer look: it is late, or has no time."""
+        """Takes a row and moves the watermark; False if it must be evaluated at once: it is late, or has no time."""
         moment, kind = self._ticks(event.get(self.time)), event.get(self.type)
         until = self._ticks(watermark)
         if moment is None or until is None or type(kind) is not str or not -SAFE_TIME < moment < SAFE_TIME:
@@ -101,14 +101,14 @@ class PushedRows:
 
     @staticmethod
     def _fits(column: tuple[str, Kinds], event: Mapping[str, Any]) -> bool:
-        """Whether a row has a value that its column can hold, or none."""
+        """Whether the row's value fits its column, or is missing."""
         name, kinds = column
         value = event.get(name)
         fits = value is None or type(value) in kinds
         return fits and (type(value) is not int or -(2**53) <= value <= 2**53)
 
     def _ticks(self, moment: Any) -> int | None:
-        """A moment in ticks of the time column; None for what is no integer, or no datetime of whole ticks."""
+        """A time in ticks of the time column; None if it is not an integer, or not a datetime of whole ticks."""
         if self.unit is None:
             return moment if type(moment) is int else None
         if type(moment) is not datetime:
@@ -120,7 +120,7 @@ class PushedRows:
 
 
 def _accepted(kind: pa.DataType) -> Kinds:
-    """The types of Python that a column surely takes as they are; none for columns of other types."""
+    """The Python types that a column accepts without conversion; none for columns of other types."""
     if pa.types.is_int64(kind):
         return (int,)
     if pa.types.is_float64(kind):

@@ -306,7 +306,7 @@ class _Checker:
             message, hint = f"{literal.value} does not fit in a 64-bit integer", f"write {literal.value}.0 for a float"
         else:
             word = "duration" if isinstance(literal, expressions.Duration) else "timestamp"
-            message, hint = f"the {word} does not fit in 64 bits", "remove the digits below seconds"
+            message, hint = f"the {word} does not fit in 64 bits", "remove the fractional seconds"
         return self.report("number-too-large", message, literal.span, hint=hint)
 
     # --- conditions

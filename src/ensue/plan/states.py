@@ -45,7 +45,8 @@ class StateQuestions:
     With `before`, the columns contain the belief before the event. `probability` is a column with the probability that
     an event happened; `reason` is a column with the reason why an event changed nothing. A joint distribution has at
     most `limit` numbers. With `settled`, events with equal times are ordered by their values, independent of their
-    arrival. `measured` names the columns that only the user sees, in whole rows; it is None if only patterns ask.
+    arrival. `measured` are the columns that only the user sees, in whole rows; it is None if only
+    patterns ask questions.
     """
 
     states: tuple[StateStatement, ...]
@@ -118,7 +119,7 @@ def state_questions(
     if probability is not None and not isinstance(probability, str):
         raise SchemaError("column-name", f"`probability` must be a column name, found {probability!r}", "pass a string")
     if isinstance(largest_joint, bool) or not isinstance(largest_joint, int) or largest_joint < 1:
-        said = f"`largest_joint` must be the maximum size of a joint distribution, found {largest_joint!r}"
+        said = f"`largest_joint` must be a positive integer, found {largest_joint!r}"
         raise SchemaError("limit-type", said)
     wanted = tuple(_column(name, given, statements) for name, given in (columns or {}).items())
     return StateQuestions(
@@ -153,12 +154,14 @@ def questions_of_patterns(
     if wanted.before:
         raise SchemaError(
             "tracking-option",
-            "`before` is not supported for a program whose patterns ask a STATE",
+            "`before` is not supported for a program whose patterns query a STATE",
             "track the measures in another Detector",
         )
     taken = [name for name in wanted.measured or () if name in asked]
     if taken:
-        raise SchemaError("duplicate-column", f"a pattern asks `{taken[0]}` already", "rename the measure")
+        raise SchemaError(
+            "duplicate-column", f"measure `{taken[0]}` has the name of a question in a pattern", "rename the measure"
+        )
     return replace(wanted, columns=(*own.columns, *wanted.columns))
 
 
@@ -186,7 +189,7 @@ def refuse_ends(questions: StateQuestions, end: object) -> None:
     """Raises an error for states that are tracked over events with an `end` column, as `refuse_ahead` does."""
     if end is not None:
         said = "a STATE changes at the start of an event, but events with an `end` column arrive in order of their ends"
-        hint = "leave out `end`, or use `ensue.beliefs.track` on a table"
+        hint = "remove `end`, or use `ensue.beliefs.track` on a table"
         raise QueryError([Problem("state-ahead", said, questions.states[0].span, hint=hint)], questions.source)
 
 
