@@ -275,10 +275,8 @@ def test_init_of_integers_that_count_from_1970(folder: Path) -> None:
 
 def test_init_says_what_spark_cannot_read(folder: Path) -> None:
     pyarrow.parquet.write_table(pa.table({"t": pa.array(MOMENTS, pa.timestamp("ns")), "type": WORDS}), "ns.parquet")
-    assert (
-        "warning: Spark cannot read timestamps in nanoseconds from Parquet: `t`"
-        in command("init", "--data", "ns.parquet", "--to", "ns").stderr
-    )
+    said = command("init", "--data", "ns.parquet", "--to", "ns").stderr
+    assert "warning: Spark cannot read timestamps in nanoseconds from Parquet: `t`" in said
 
 
 @pytest.mark.parametrize(

@@ -86,7 +86,7 @@ def test_types_learned_late_survive_a_restart() -> None:
 
 def test_a_type_column_that_holds_none_of_the_streams_is_said() -> None:
     events = pa.table({"t": [1, 2], "type": ["A", "B"], "status": ["Open", "Closed"]})
-    with pytest.warns(ensue.EnsueWarning, match=r"column `status` holds none of the streams.*Open, Closed"):
+    with pytest.warns(ensue.EnsueWarning, match=r"column `status` has none of the streams.*Open, Closed"):
         assert ensue.detect(events, "PATTERN SEQ(A a, B b)", time="t", type="status").num_rows == 0
 
 

@@ -33,7 +33,7 @@ NAMESPACES = {
     "rules": "RuleItem RuleStatement atom fact name on rule stream table timer together while_",
     "constraints": "Constraint ConstraintsLike ends ends_within exclusive implies prior require",
     "actions": "Call Deliveries Delivery RejectedCall act kafka spark_sink table_sink webhook",
-    "beliefs": "Beliefs State Tracking of state track",
+    "beliefs": "Beliefs State TrackingOptions of state track",
     "process": "Proposal Workflow mine read_bpmn workflow",
     "learn": "Evaluation Refinement fit load",
 }

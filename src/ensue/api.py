@@ -1,4 +1,4 @@
-"""The public face over data: detect, run and violations, and the results they give."""
+"""`detect`, `run`, `violations` and `any_match`, and the results they return."""
 
 from __future__ import annotations
 
@@ -60,15 +60,15 @@ if TYPE_CHECKING:
     from ensue.constraints import ConstraintsLike
 
 MOST_SHOWN = 8
-"""How many values of a type column a warning lists."""
+"""The maximum number of values of a type column in a warning."""
 
 
 class Results(Mapping[str, Any]):
-    """The result of each pattern by name; a mapping that cannot be changed.
+    """The result of each pattern by name; an immutable mapping.
 
-    `reports` says what each read and set aside, in this process. On Spark, patterns with the same keys are found
-    together when the first of them is used, and Spark keeps what was found (`shared`) for the others; `release` gives
-    it back.
+    `reports` has the numbers of rows read and ignored for each pattern, in this process. On Spark, patterns with the
+    same keys run together when the first of them is used. Spark caches the matches (`shared`) for the others until
+    `release`.
     """
 
     def __init__(
@@ -101,9 +101,9 @@ class Results(Mapping[str, Any]):
         return f"<table>{rows}</table>"
 
     def together(self) -> Any:
-        """All matches in one table: the column `pattern`, then the columns of all patterns, null where one has none.
+        """Return all matches in one table: the column `pattern`, then the columns of all patterns, null if missing.
 
-        On Spark this is how to take the matches of many patterns in one action.
+        On Spark, this computes the matches of many patterns in one action.
 
         >>> table = pa.table({"t": [1, 2, 4], "type": ["A", "B", "C"]})
         >>> program = "PATTERN p SEQ(A a, B b) RETURN a.t AS t; PATTERN q SEQ(A a, C c) RETURN c.t AS at"
@@ -113,7 +113,7 @@ class Results(Mapping[str, Any]):
         return None if self._together is None else self._together()
 
     def release(self) -> None:
-        """Gives back what Spark keeps for results that are used again; they can still be used, at the full cost."""
+        """Release the matches that Spark caches for these results; using the results again computes them again."""
         for frame in self.shared:
             frame.unpersist()
 
@@ -138,26 +138,26 @@ def detect(
     since: Any = None,
     until: Any = None,
 ) -> Any:
-    """The matches of a query, as the kind of table that `events` is: pyarrow, pandas, polars, or a Spark DataFrame.
+    """Return the matches of a query, as the same kind of table as `events`: pyarrow, pandas, polars or Spark DataFrame.
 
-    `events` is one table whose column `type` names the stream of each row, or one table per stream in a mapping. It may
-    also be an `ensue.events(...)`, which knows its columns. `query` is a text, a `pathlib.Path`, or built in Python.
-    `time` is the column of an event's time (a timestamp or an integer), `end` that of its end, if events last.
-    More matches than `limits` allows are an error; see `ensue.Limits`.
-    With `match_id` the result begins with a column of that name, the same for the same match in every run.
+    `events` is one table whose column `type` has the stream of each row, or a mapping of streams to tables. It may also
+    be an `ensue.events(...)`, which knows its columns. `query` is a text, a `pathlib.Path`, or built in Python. `time`
+    is the column with the time of each event (a timestamp or an integer), and `end` the column with its end, if events
+    have a duration. More matches than `limits` allows are an error; see `ensue.Limits`. With `match_id`, the result has
+    a first column `match_id`, which is the same for the same match in every run.
 
-    On a stream, matches come when the watermark has reached their completion, or with `emit="eager"`, for patterns
-    without NOT, as soon as their last event has come. There `tick` says how long one unit of an integer time is, and
-    `buckets` in how many states the keys are kept (unless given, as many as shuffle partitions, at least 8).
+    On a stream, a match is returned when the watermark reaches its completion time. With `emit="eager"`, which requires
+    a pattern without NOT, it is returned as soon as its last event arrives. `tick` is the length of one unit of integer
+    time. `buckets` is the number of states for the keys; the default is the number of shuffle partitions, at least 8.
 
-    `constraints`, a text or values such as `ensue.constraints.prior("A", "B")`, say what holds in every trace, beside
-    those that the query itself has: traces that can match no more are skipped.
+    `constraints`, a text or values such as `ensue.constraints.prior("A", "B")`, are facts about every trace, in
+    addition to those of the query: traces that can no longer match are skipped.
 
-    `tables` are those of the program's TABLEs, by name, in any of these kinds. They are read when the run begins.
+    `tables` has a table of any kind for each TABLE of the program, by name. They are read when the run starts.
 
-    With `since` and `until`, either of which may be left out, the tables are an archive, of which only a part is read:
-    the matches are those that complete after `since` and not after `until`, as a stream would have reported them
-    between these two watermarks. They are integers for integer time, otherwise moments as in `Detector.advance`.
+    `since` and `until` select the matches that complete after `since` and at or before `until`, as a stream would have
+    reported them between these two watermarks. Both are optional. Only the necessary part of the tables is read. They
+    are integers for integer time, otherwise times as in `Detector.advance`.
 
     >>> table = pa.table({"t": [1, 2, 4], "type": ["A", "B", "C"], "id": [7, 7, 7]})
     >>> query = "PATTERN SEQ(A a, C c) PARTITION BY id WITHIN 5 RETURN a.id AS id, c.t AS at"
@@ -196,7 +196,7 @@ def detect_batches(
     since: Any = None,
     until: Any = None,
 ) -> Iterator[pa.RecordBatch]:
-    """The matches as Arrow record batches, as they are found, in no particular order: any number in bounded memory."""
+    """Yield the matches as Arrow record batches as they are found, in no particular order, in bounded memory."""
     options, period = Options(limit=match_limit(limits)), Period(since, until)
     statements = single_statement(query, constraints)
     source = described(events, time, type, end, probability, alternatives, tables=tables)
@@ -235,9 +235,9 @@ def run(
     since: Any = None,
     until: Any = None,
 ) -> Results:
-    """The matches of every pattern of a program, by name, over the same tables, which are read once.
+    """Return the matches of every pattern of a program, by name. All patterns share the tables, which are read once.
 
-    `tables` are those of the program's TABLEs, by name; for the rest see `detect`.
+    The arguments are those of `ensue.detect`.
 
     >>> table = pa.table({"t": [1, 2, 4], "type": ["A", "B", "C"]})
     >>> program = "PATTERN p SEQ(A a, B b) WITHIN 5; PATTERN q SEQ(A a, C c) WITHIN 1"
@@ -281,12 +281,13 @@ def violations(
     tick: str | None = None,
     buckets: int | None = None,
 ) -> Any:
-    """The traces that break a constraint of a program, as the kind of table that `events` is: each constraint once.
+    """Return the traces that violate a constraint, as the same kind of table as `events`: one row for each constraint.
 
-    A row has the key of the trace, the constraint, the event that breaks it and when, the earlier event that it clashes
-    with, if one does, and whether matches of the program's patterns may be missing, because the trace had been dropped.
-    What a trace lacks is known when it has ended: by ENDS, or, where nothing ends traces, at the end of the table.
-    `partition_by` says what a trace is, for constraints that do not say so themselves and have no pattern beside them.
+    A row has the key of the trace, the constraint, the event that violates it and its time, the earlier event that it
+    conflicts with, if any, and whether matches of the patterns may be missing because the trace had been dropped. A
+    missing event is reported when the trace has ended: by ENDS or, without ENDS, at the end of the table.
+    `partition_by` are the columns that identify a trace, for constraints without PARTITION BY in a program without
+    patterns.
 
     >>> table = pa.table({"t": [1, 2, 3], "type": ["Paid", "Order", "Order"], "id": [7, 7, 8]})
     >>> text = "CONSTRAINT PRIOR(Order, Paid) PARTITION BY id"
@@ -314,20 +315,20 @@ def violations(
 
 
 def match_limit(limits: object) -> int | None:
-    """How many matches a pattern may have; None means no limit."""
+    """Return the maximum number of matches of a pattern; None means no limit."""
     if isinstance(limits, Limits):
         return limits.matches
     raise LimitError(
-        "limit-type", f"`limits` must be an `ensue.Limits`, not {limits!r}", "pass `ensue.Limits(matches=...)`"
+        "limit-type", f"`limits` must be an `ensue.Limits`, found {limits!r}", "pass `ensue.Limits(matches=...)`"
     )
 
 
 def checked_emit(emit: object, statements: LoweredProgram) -> bool:
-    """Whether matches are wanted eagerly, before it is sure that no earlier event is still to come."""
+    """Return True if matches are returned eagerly, before the watermark excludes earlier events."""
     if emit == "complete":
         return False
     if emit != "eager":
-        raise SchemaError("emit-word", f"`emit` is 'complete' or 'eager', not {emit!r}")
+        raise SchemaError("emit-word", f"`emit` must be 'complete' or 'eager', found {emit!r}")
     for node in statements.statements:
         problems = [*eager_problems(node), *eager_constraint_problems(statements.constraints)]
         if problems:
@@ -337,8 +338,10 @@ def checked_emit(emit: object, statements: LoweredProgram) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class LoadedProgram:
-    """Queries compiled for tables whose times are read. Once they have run, `sources` are the events of the tables and
-    of the declared streams, and `report` says what was read."""
+    """Queries compiled for tables, with the times of their rows.
+
+    After a run, `sources` are the events of the tables and declared streams, and `report` has the counts of rows.
+    """
 
     kind: TableKind
     planned: ProgramPlan
@@ -348,8 +351,10 @@ class LoadedProgram:
     report: Report = field(default_factory=Report)
 
     def run(self, collect: Collect = ordered, asked: bool = False) -> Step:
-        """One step over all rows, with a warning of names that are probably slips; where a question is `asked` about a
-        result, its answer says so."""
+        """Run one step over all rows and warn about stream names that are probably typing errors.
+
+        If the caller explains a result (`asked`), the answer itself mentions them.
+        """
         for source in self.batch.sources if self.planned.derivations else ():
             _warn_of_hidden_rows(source, [made.name for made in self.planned.derivations])
         step = self.machine.run(self.batch, collect=collect)
@@ -367,7 +372,7 @@ class LoadedProgram:
         return replace(self, sources=step.events, report=step.report)
 
     def _warn_of_missing_streams(self, plan: QueryPlan) -> None:
-        """A name that is nearly that of another stream, or a column that holds none of them, is probably a slip."""
+        """Warn if a stream name is almost that of another stream, or if a type column has none of the streams."""
         constrained = plan.law.streams if plan.law is not None else ()
         for item in self.inputs:
             streams = tuple(filter(item.holds, plan.streams))
@@ -385,7 +390,7 @@ def load_tables(
     period: Period = ALL_TIME,
     whole: bool = False,
 ) -> LoadedProgram:
-    """Compiles queries for tables and reads the times of their rows; with `whole`, matches have all their lists."""
+    """Compile queries for tables and read the times of their rows; with `whole`, matches have all their lists."""
     kind, tables = arrow_tables(events)
     planned = plan_queries(tables, statements, columns, match_id, fixed)
     if whole:
@@ -406,7 +411,7 @@ def _loaded(
 
 
 def _warn_of_hidden_rows(source: EventSource, declared: Sequence[Stream]) -> None:
-    """Rows that are called like a declared stream are none of its events."""
+    """Warn about rows whose type is a declared stream: they are not events of that stream."""
     named = [name for name in declared if isinstance(name, str)]
     if source.input.type is None or not named:
         return
@@ -420,9 +425,9 @@ def _warn_of_hidden_rows(source: EventSource, declared: Sequence[Stream]) -> Non
 def _warn_of_names(
     item: InputTable, streams: tuple[Stream, ...], constrained: tuple[str, ...], alone: bool = True
 ) -> None:
-    """Warns of names that are probably slips.
+    """Warn about stream names that are probably typing errors.
 
-    Unless they are `alone`, the query has other streams, which the table need not hold.
+    Unless they are `alone`, the query has other streams, which other tables may contain.
     """
     counts = pc.value_counts(item.table.column(item.type)).to_pylist()
     by_frequency = sorted(counts, key=lambda entry: -entry["counts"])
@@ -431,21 +436,21 @@ def _warn_of_names(
     for name in dict.fromkeys((*named, *constrained)):
         guess = closest(str(name), present, cutoff=0.65) if name not in present else None
         if guess is not None and guess not in (streams if name in streams else constrained):
-            message = f"no row of column `{item.type}` is `{name}`; did you mean `{guess}`?"
+            message = f"column `{item.type}` has no value `{name}`; did you mean `{guess}`?"
             warn(message)
     if alone and present and named == streams and not set(present) & {*streams, *constrained}:
         shown = ", ".join(present[:MOST_SHOWN]) + (", ..." if len(present) > MOST_SHOWN else "")
-        message = f"column `{item.type}` holds none of the streams of the query; it holds {shown}"
+        message = f"column `{item.type}` has none of the streams of the query; found {shown}"
         warn(message)
 
 
 def warn_set_aside(report: Report) -> None:
-    """Nothing is lost silently: what took no part is said."""
+    """Warn about ignored rows, so that no row is lost silently."""
     for reason, rows in report.set_aside.items():
         warn(f"{counted(rows, 'row', 'rows')} ignored: {reason}")
 
 
-# --- How probable it is that anything happened: `ensue.any_match`.
+# --- `ensue.any_match`
 
 
 @helpful
@@ -463,14 +468,14 @@ def any_match(
     samples: int = SAMPLES,
     tables: Mapping[str, Any] | None = None,
 ) -> Any:
-    """How probable it is that a query has at least one match: a row for each key that may have one.
+    """Return the probability that a query has at least one match: a row for each key that may have one.
 
-    Events that several matches share are counted once. With `window`, a length of time, there is a row for each key and
-    each such stretch of time in which a match may end, counted from the beginning of time (1970, or 0).
+    Events that several matches share count once. With `window`, a duration, there is a row for each key and each window
+    of this length in which a match may end. Windows are aligned to 1970 or, for integer time, to 0.
 
-    `exact` says whether the probability is exact. Where matches depend on each other in so many ways that this would
-    take a diagram of more than `most_nodes`, it is estimated from `samples` worlds drawn at random, and with a
-    confidence of 99.9 percent it is off by at most `error`.
+    `exact` says whether the probability is exact. If matches depend on each other so much that the exact computation
+    would need a decision diagram with more than `most_nodes` nodes, the probability is estimated from `samples` random
+    worlds. With a confidence of 99.9 percent, its error is then at most `error`.
 
     >>> table = pa.table({"t": [1, 2, 3], "type": ["A", "B", "B"], "p": [0.5, 0.5, 0.5]})
     >>> query = "PATTERN SEQ(A a, B b) WITHIN 5"
@@ -495,7 +500,7 @@ def any_match(
 def _check_numbers(most_nodes: object, samples: object) -> None:
     for role, given in (("most_nodes", most_nodes), ("samples", samples)):
         if not isinstance(given, int) or isinstance(given, bool) or given < 1:
-            raise LimitError("limit-type", f"`{role}` is a number, at least 1, not {given!r}")
+            raise LimitError("limit-type", f"`{role}` must be an integer of at least 1, found {given!r}")
 
 
 def _any_of_tables(
@@ -524,7 +529,7 @@ def _ticks(window: WindowLike, loaded: LoadedProgram) -> int:
     size, unit = window_of(window), loaded.planned.plans[0].catalog.unit
     ticks = None if isinstance(size, Events) else TimeScale(unit).ticks(size)
     if ticks is None or ticks < 1:
-        raise SchemaError("window-length", f"`window` is a length of time, not {window!r}", 'pass "1 hour", say')
+        raise SchemaError("window-length", f"`window` must be a duration, found {window!r}", 'for example "1 hour"')
     return ticks
 
 

@@ -1,4 +1,4 @@
-"""What is believed of probabilistic state: now, at past times, at every event, and as events come."""
+"""Beliefs about probabilistic states: now, at past times, at every event, and while events arrive."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from ensue.runtimes.moments import ticks_of
 from ensue.runtimes.tables import TableKind, are_frames, arrow_tables, described
 from ensue.text.parser import parse_state_condition
 
-__all__ = ["Beliefs", "State", "Tracking", "of", "state", "track"]
+__all__ = ["Beliefs", "State", "TrackingOptions", "of", "state", "track"]
 
 
 def __dir__() -> list[str]:
@@ -48,10 +48,10 @@ Condition = str | StateCondition
 
 
 class Beliefs:
-    """What is believed of the states of a program, one distribution per key; each question gives a table.
+    """The beliefs about the states of a program, one distribution per key; each question returns a table.
 
     Conditions are texts such as `"alice in kitchen and not bob in kitchen"`, `"anyone in (kitchen, den)"`,
-    `"nobody in bath"` and `"count(living) >= 2"`. `set_aside` are the events that took no part, with the reason.
+    `"nobody in bath"` and `"count(living) >= 2"`. `set_aside` are the ignored events, with the reason.
     """
 
     def __init__(
@@ -85,21 +85,23 @@ class Beliefs:
 
     @property
     def exact(self) -> bool:
-        """Whether joint distributions are kept. Otherwise each variable is kept by itself, and tables have a column
-        `error`: how much of what ties variables to each other was lost, in nats.
+        """Whether joint distributions are kept.
+
+        Otherwise each variable is tracked separately, and tables have a column `error`: the lost information about
+        dependencies between variables, in nats.
         """
         return all(self._exact if self._chosen is None else (self._exact[self._chosen],))
 
     def of(self, state: str) -> Beliefs:
-        """The beliefs of one state alone, where a program has several."""
+        """Return the beliefs about one of several states."""
         names = [known.name for known in self._states]
         if state not in names:
-            said, label = f"no state is called `{state}`", f"states: {', '.join(names)}"
+            said, label = f"unknown state `{state}`", f"available: {', '.join(names)}"
             raise QueryError([Problem("state-unknown", said, label=label)])
         return self._with(self._given, names.index(state))
 
     def given(self, condition: Condition) -> Beliefs:
-        """The beliefs as they would be if the condition held; probabilities are null where it is impossible.
+        """Return the beliefs under the assumption that the condition holds; probabilities are null if it is impossible.
 
         >>> table = pa.table({"t": [1], "type": ["Moved"]})
         >>> text = "STATE s OF a, b IN (x, y) STARTS x ON Moved m: MOVE ANYONE FROM x TO y"
@@ -112,50 +114,50 @@ class Beliefs:
         return self._with(together, number if self._given is None else self._number(together))
 
     def marginal(self, variable: str) -> Any:
-        """The probability of each value of a variable: columns of the key, `value`, `probability`."""
+        """Return the probability of each value of a variable: the key columns, `value`, `probability`."""
         return self._ask(self._variable(variable), "marginal", variable)
 
     def joint(self, *variables: str) -> Any:
-        """The probability of each combination of values: columns of the key, one per variable, `probability`.
+        """Return the probability of each combination of values: the key columns, a column per variable, `probability`.
 
-        Without variables it is that of the whole state.
+        Without arguments, it is the distribution of the whole state.
         """
         if not variables:
             number = self._only("joint")
             return self._ask(number, "joint", *self._states[number].variables)
         numbers = {self._variable(variable) for variable in variables}
         if len(numbers) > 1:
-            hint = "the probability of both is the product of theirs"
-            said = "the variables belong to several states, which are independent"
+            hint = "states are independent; multiply their probabilities"
+            said = "`joint` requires variables of one state, but these belong to several"
             raise QueryError([Problem("state-mixed", said, hint=hint)])
         return self._ask(numbers.pop(), "joint", *variables)
 
     def probability(self, condition: Condition) -> Any:
-        """The probability of a condition: columns of the key, `probability`."""
+        """Return the probability of a condition: the key columns, `probability`."""
         read, number = self._condition(condition)
         return self._ask(number, "probability", read)
 
     def expected_count(self, *values: str) -> Any:
-        """How many variables have one of the values, on average: columns of the key, `expected`."""
+        """Return the expected number of variables that have one of the values: the key columns, `expected`."""
         places, number = self._places(values)
         return self._ask(number, "expected_count", places)
 
     def count_distribution(self, *values: str) -> Any:
-        """The probability that none, one, ... of the variables have one of the values: `count`, `probability`."""
+        """Return the probability that 0, 1, ... of the variables have one of the values: `count`, `probability`."""
         places, number = self._places(values)
         return self._ask(number, "count_distribution", places)
 
     def most_likely(self, variable: str | None = None) -> Any:
-        """The most likely value of a variable, or of all variables together, and its probability.
+        """Return the most likely value of a variable, or of all variables together, and its probability.
 
-        Of equally likely ones it is the first that was declared.
+        If several values are equally likely, it is the one declared first.
         """
         if variable is None:
             return self._ask(self._only("most_likely"), "most_likely")
         return self._ask(self._variable(variable), "most_likely", variable)
 
     def errors(self) -> Any:
-        """What was lost by approximation, per key: column `error`, 0 where beliefs are exact."""
+        """Return the information lost by approximation, per key: column `error`, 0 if beliefs are exact."""
         return self._ask(self._only("errors"), "errors")
 
     def _with(self, given: StateCondition | None, chosen: int | None) -> Beliefs:
@@ -169,8 +171,8 @@ class Beliefs:
             return self._chosen
         if len(self._states) > 1:
             names = ", ".join(f"`{state.name}`" for state in self._states)
-            hint = f'say which one is meant: `beliefs.of("{self._states[0].name}").{what}()`'
-            raise QueryError([Problem("state-mixed", f"the program has the states {names}", hint=hint)])
+            hint = f'select one with `beliefs.of("{self._states[0].name}").{what}()`'
+            raise QueryError([Problem("state-mixed", f"the program has several states: {names}", hint=hint)])
         return 0
 
     def _number(self, question: Measure | StateCondition) -> int:
@@ -191,7 +193,7 @@ class Beliefs:
 
     def _places(self, values: Sequence[str]) -> tuple[Places, int]:
         if not values:
-            raise QueryError([Problem("state-unknown", "a count is that of at least one value")])
+            raise QueryError([Problem("state-unknown", "a count requires at least one value")])
         places = Places(tuple(values))
         return places, self._number(ExpectedCount(places))
 
@@ -208,13 +210,13 @@ def of(
     probability: str | None = None,
     largest_joint: int = LARGEST_JOINT,
 ) -> Beliefs:
-    """What is believed of the states of a program after the events; its tables are of the kind that `events` is.
+    """Return the beliefs about the states of a program after the events; tables have the same kind as `events`.
 
-    With `at` it is what was believed at a past time: at one moment, after its events, of every key that was known by
-    then; or at the moments of a table, which has the columns of the key and of the time. `policy` says what becomes of
-    an event that contradicts what is believed: "error", "skip" or "reset". `probability` names a column with the
-    probability that an event happened. A joint distribution of more than `largest_joint` numbers is not kept:
-    then each variable is kept by itself, and results say how much was lost.
+    With `at`, return the beliefs at a past time, after the events of that time, for every key known by then; or at each
+    row of a table with the key and time columns. `policy` selects how to treat an event that contradicts the beliefs:
+    "error", "skip" or "reset". `probability` is the column with the probability that an event happened. A joint
+    distribution of more than `largest_joint` numbers is not kept: each variable is then tracked separately, and results
+    have the lost information.
 
     >>> table = pa.table({"t": [1, 2], "type": ["Seen", "Moved"], "room": ["den", None]})
     >>> program = '''STATE location OF alice IN (den, bath)
@@ -263,13 +265,13 @@ def _beliefs(
 
 
 def by_stream(tables: Sequence[pa.Table], inputs: Sequence[InputTable], kind: TableKind, named: bool) -> Any:
-    """One table, or one per stream, as the events came."""
+    """Return one table, or one per stream, as the caller passed the events."""
     given = {item.stream: kind.from_arrow(table) for item, table in zip(inputs, tables, strict=True)}
     return given if named else next(iter(given.values()))
 
 
 def warn_ignored(aside: SetAside) -> None:
-    """Nothing is lost silently: says how many rows a state ignored, and why."""
+    """Warn about the rows that a state ignored or that reset it, so that no row is lost silently."""
     for reason, rows in aside.counts.items():
         warn(f"{counted(rows, 'row', 'rows')} {reason}")
 
@@ -278,8 +280,8 @@ def _warn(aside: SetAside, tracking: BeliefMachine) -> None:
     warn_ignored(aside)
     for plan in tracking.plans:
         if not plan.exact:
-            said = f"the variables of state `{plan.statement.name}` are kept apart, because together they are too many"
-            warn(f"{said}; `error` says what is lost, and `largest_joint` how much is kept", EnsueNotice)
+            said = f"state `{plan.statement.name}` is too large, so its variables are tracked separately"
+            warn(f"{said}; column `error` has the lost information, a larger `largest_joint` avoids it", EnsueNotice)
 
 
 @helpful
@@ -298,11 +300,11 @@ def track(
     tick: str | None = None,
     buckets: int | None = None,
 ) -> Any:
-    """Every event with what is believed of its key after it, or `before` it: one column for each of `measures`.
+    """Return every event with the beliefs about its key after it, or `before` it: one column for each of `measures`.
 
     A measure is a question: `"P(anyone in kitchen)"`, `"P(alice in den given bob in den)"`, `"E(count(not outside))"`
-    or `"MOST LIKELY(alice)"`. `reason` names a column that says why an event was ignored. The other arguments are those
-    of `of`; `tick` and `buckets`, for streams, are those of `ensue.detect`.
+    or `"MOST LIKELY(alice)"`. `reason` is the name of a column for the reason why an event was ignored. The other
+    arguments are those of `of`; `tick` and `buckets`, for streams, are those of `ensue.detect`.
 
     >>> table = pa.table({"t": [1, 2], "type": ["Moved", "Moved"]})
     >>> program = "STATE location OF alice, bob IN (home, away) STARTS home ON Moved m: MOVE ANYONE FROM home TO away"
@@ -326,13 +328,13 @@ def track(
 
 
 @dataclass(frozen=True, slots=True)
-class Tracking:
+class TrackingOptions:
     """How a `Detector` tracks the STATEs of its program.
 
-    With `before`, measures are those before each event. `reason` names a column that says why a STATE ignored an event.
-    `policy` and `largest_joint` are those of `ensue.beliefs.track`.
+    With `before`, measures are those before each event. `reason` is the name of a column for the reason why a STATE
+    ignored an event. `policy` and `largest_joint` are those of `ensue.beliefs.track`.
 
-    >>> Tracking(policy="skip").before
+    >>> TrackingOptions(policy="skip").before
     False
     """
 
@@ -344,7 +346,7 @@ class Tracking:
     def questions(
         self, statements: Statements, measures: Mapping[str, str | Measure], probability: str | None
     ) -> StateQuestions:
-        """What is asked of the states, checked; `measures` are columns that only the user sees."""
+        """Check the questions about the states; `measures` are columns that only the user sees."""
         asked = state_questions(
             statements, measures, self.before, self.policy, probability, self.reason, self.largest_joint
         )
@@ -352,6 +354,6 @@ class Tracking:
 
 
 def tracked_beliefs(tracking: BeliefMachine, state: MachineState, kind: TableKind, named: bool) -> Beliefs:
-    """What a machine believes after the events that the watermark has reached."""
+    """Return the beliefs of a machine after the events that the watermark has reached."""
     nothing = [item.table.append_column(REASON, pa.array([], pa.string())) for item in tracking.inputs]
     return _beliefs(tracking.known(state), kind, tracking, nothing, named)

@@ -13,7 +13,7 @@ from ensue.actions.delivery import Courier, Deliveries
 from ensue.actions.receivers import ReceiverLike
 from ensue.api import match_limit, warn_set_aside
 from ensue.arguments import helpful
-from ensue.beliefs import Beliefs, Tracking, by_stream, tracked_beliefs, warn_ignored
+from ensue.beliefs import Beliefs, TrackingOptions, by_stream, tracked_beliefs, warn_ignored
 from ensue.constraints import ConstraintsLike
 from ensue.engine.belief.follower import BeliefAnswers
 from ensue.engine.machine import Machine, State, compile_plan
@@ -125,7 +125,7 @@ class Detector:
         actions: Mapping[str, ReceiverLike] | None = None,
         delivery: Delivery | None = None,
         measures: Mapping[str, str | Measure] | None = None,
-        tracking: Tracking | None = None,
+        tracking: TrackingOptions | None = None,
     ) -> None:
         written = written_statements(query, constraints)
         self._questions = _questions(written, measures, tracking, probability, acting=actions is not None)
@@ -428,7 +428,7 @@ class Detector:
 def _questions(
     written: CheckedProgram,
     measures: Mapping[str, str | Measure] | None,
-    tracking: Tracking | None,
+    tracking: TrackingOptions | None,
     probability: str | None,
     *,
     acting: bool,
@@ -437,7 +437,7 @@ def _questions(
     only_states = bool(written.states) and not (written.results or written.heads or acting)
     if measures is None and tracking is None and not only_states:
         return None
-    return (tracking or Tracking()).questions(written, measures or {}, probability)
+    return (tracking or TrackingOptions()).questions(written, measures or {}, probability)
 
 
 def _courier(reactions: Reactions | None, delivery: Delivery | None) -> Courier | None:

@@ -1,4 +1,4 @@
-"""Programs: what is given as a text, a file or built in Python, as statements, checked and explained without data."""
+"""Programs: parse queries from text, files or Python objects, check them, and explain them without data."""
 
 from __future__ import annotations
 
@@ -32,17 +32,17 @@ if TYPE_CHECKING:
 
 Statement: TypeAlias = "str | Path | Query | Pattern | RuleStatement | State | Program"
 QueryLike: TypeAlias = "Statement | Sequence[Statement]"
-"""A query as it may be given: a text, the path of a file, or built in Python. A list is a program of its members."""
+"""A query: a text, the path of a file, or built in Python. A list is a program of its members."""
 
 EMPTY = Statements(())
-"""What is said where no program is given."""
+"""The program of a call without a program."""
 
 
 @dataclass(frozen=True)
 class Program:
     """The statements of a text or file, in order.
 
-    Its results are the matches of its patterns. What is declared as a STREAM is there for other statements to use.
+    Its results are the matches of its patterns. Other statements can use its declared STREAMs.
 
     >>> program = parse("PATTERN pair SEQ(A a, B b) WITHIN 5; PATTERN lone AND(C c, NOT C other) WITHIN 5")
     >>> list(program.names)
@@ -55,7 +55,7 @@ class Program:
 
     @property
     def queries(self) -> tuple[Query, ...]:
-        """The patterns whose matches are the results."""
+        """The patterns whose matches are results."""
         from ensue.python.patterns import Query
 
         return tuple(Query(node) for node in self.statements.results)
@@ -66,7 +66,7 @@ class Program:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The name of each pattern, one without a name by its number, and the heads of rules."""
+        """The name of each pattern (a number if it has no name) and the heads of rules."""
         taken = {node.name for node in self.statements.results}
         names: list[str] = []
         for place, node in enumerate(self.statements.results, start=1):
@@ -75,17 +75,17 @@ class Program:
         return (*names, *self.statements.heads)
 
     def to_text(self) -> str:
-        """The program as text; it parses back to an equal program."""
+        """Return the program as text, which parses to an equal program."""
         return render_statements(self.statements)
 
     def explain(self, *, time: str = "t", stages: bool = False) -> str:
-        """What each pattern means and how it will run, or its stages; see `ensue.explain`."""
+        """Explain the meaning and the plan of each pattern, or its stages; see `ensue.explain`."""
         if stages:
             return stages_text(checked(self.statements))
         return explanation_text(checked(self.statements), time)
 
     def _repr_html_(self) -> str:
-        """Each pattern and rule and its graph, for a notebook."""
+        """Return each pattern and rule with its graph, for a notebook."""
         from ensue.plan.picture import as_html
 
         return as_html(explained_statements(checked(self.statements), "t"))
@@ -94,18 +94,18 @@ class Program:
 @helpful
 @collector_paused()
 def parse(query: str | Path, name: str | None = None) -> Program:
-    """Parses one or more statements and checks what can be checked without data.
+    """Parse one or more statements and check everything that can be checked without data.
 
-    A text is parsed as it is, a `pathlib.Path` is read. Errors cite `name`: "query", or the name of the file.
+    `query` is a text, or a `pathlib.Path` of a file to read. Errors cite `name`, by default "query" or the file name.
 
     >>> parse("PATTERN SEQ(A a, NOT B b) ").queries
     Traceback (most recent call last):
-    ensue.errors.QueryError: error[open-scope]: nothing says how long after the match the forbidden events count
+    ensue.errors.QueryError: error[open-scope]: the forbidden events after the match have no time limit
      --> query:1:18
       |
     1 | PATTERN SEQ(A a, NOT B b)\x20
       |                  ^^^^^^^
-    hint: add a WITHIN to the whole pattern, or put the NOT between two items of a SEQ
+    hint: add WITHIN to the whole pattern, or put the NOT between two items of a SEQ
     """
     if isinstance(query, str):
         return Program(checked(parse_statements(query, name or "query")))
@@ -118,9 +118,9 @@ def parse(query: str | Path, name: str | None = None) -> Program:
 def explain(
     query: QueryLike, *, time: str = "t", constraints: ConstraintsLike | None = None, stages: bool = False
 ) -> str:
-    """What a query means and how it will run, without data; `time` names the time column.
+    """Explain what a query means and how it will run, without data; `time` is the name of the time column.
 
-    With `stages` it shows the program before that: as it is written, and after each lowering that changes it.
+    With `stages`, return the program as written and after each lowering that changes it.
 
     >>> print(explain("PATTERN SEQ(A a, B b) WITHIN 5"))
     PATTERN
@@ -134,9 +134,9 @@ def explain(
     <BLANKLINE>
     PLAN
       all events form one group, sorted by time
-      read A: all columns, because whole events are returned
-      read B: all columns, because whole events are returned
-      join a, b: from the rarest in the data at hand, each next one by a search in its time range
+      read A: all columns, because the query returns whole events
+      read B: all columns, because the query returns whole events
+      join a, b: start with the rarest in the data, then search each next one in its time range
     <BLANKLINE>
     STATE
       A as a: kept for 5
@@ -150,7 +150,7 @@ def explain(
     WRITTEN
       PATTERN FOLLOWS(A a, B b, 5);
     <BLANKLINE>
-    OPERATORS: FOLLOWS(x, y, d) and the like are items and relations between their starts and ends
+    OPERATORS: operators such as FOLLOWS(x, y, d) are items and relations between their ends
       -- FOLLOWS: a.e < b.e, b.e - a.e <= 5
       PATTERN AND(A a, B b);
     """
@@ -162,7 +162,7 @@ def explain(
 
 
 def stages_text(statements: CheckedProgram) -> str:
-    """The program as it is written and after each lowering that changes it, each under the name and law of that."""
+    """Return the program as written and after each lowering that changes it, with the name and law of the lowering."""
     from ensue.plan.description import PlainText
     from ensue.text.render import render_stage
 
@@ -183,7 +183,7 @@ def explanation_text(statements: CheckedProgram, time: str) -> str:
 
 
 def explained_statements(statements: CheckedProgram, time: str, end: str | None = None) -> list[Explanation]:
-    """What there is to say of each statement as it is written, of a head of each of its rules."""
+    """Explain each statement as written; for a head, each of its rules."""
     from ensue.plan.description import explain_without_data, with_shared
 
     acting = _acting(statements)
@@ -202,13 +202,13 @@ def explained_statements(statements: CheckedProgram, time: str, end: str | None 
 
 
 def _acting(statements: Statements) -> tuple[PatternQuery, ...]:
-    """The ON statements as patterns that use what they are about."""
+    """Return the ON statements as patterns over the streams that they use."""
     actions = statements.ruleset.actions if statements.ruleset is not None else ()
     return tuple(map(action_query, actions))
 
 
 def single_statement(query: QueryLike, constraints: ConstraintsLike | None = None) -> LoweredProgram:
-    """The one query meant, with its constraints and its text, so that messages can point into it."""
+    """Return the only query with its constraints and its text, so that messages can cite it."""
     written = written_statements(query, constraints)
     if len(written.results) != 1:
         refuse_several(written)
@@ -216,7 +216,7 @@ def single_statement(query: QueryLike, constraints: ConstraintsLike | None = Non
 
 
 def lowered_result(written: CheckedProgram) -> LoweredProgram:
-    """A program of one result, without the heads of rules that are none."""
+    """Return a program with one result, without the heads of rules that are not results."""
     statements = lower(written)
     if not written.heads:
         return statements
@@ -226,7 +226,7 @@ def lowered_result(written: CheckedProgram) -> LoweredProgram:
 
 
 def has_one_result(statements: Statements) -> bool:
-    """Whether there is one PATTERN, or there are only rules with one head that no other rule uses.
+    """Return True if there is one PATTERN, or only rules with one head that no other rule uses.
 
     >>> has_one_result(parse("PATTERN SEQ(A a, B b)").statements)
     True
@@ -239,15 +239,15 @@ def has_one_result(statements: Statements) -> bool:
 
 
 def refuse_several(statements: Statements) -> None:
-    """Raises an error for a program without a result, or with several PATTERNs."""
+    """Raise an error for a program without a result, or with several PATTERNs."""
     if not statements.results and not statements.heads:
         raise _no_pattern(statements)
     if len(statements.results) > 1:
-        raise _several_queries(statements, "statements with PATTERN", statements.results[1].span)
+        raise _several_queries(statements, "PATTERN statements", statements.results[1].span)
 
 
 def wanted_result(statements: Statements) -> str | None:
-    """The name of the one pattern, or, where there are only rules, of the one head that no other rule uses."""
+    """Return the name of the only pattern, or of the only head that no other rule uses if there are only rules."""
     if statements.results or statements.ruleset is None:
         name = statements.results[0].name if statements.results else None
         return None if name is None else str(name)
@@ -262,15 +262,15 @@ def _several_queries(statements: Statements, what: str, span: Span | None) -> Qu
     number = len(statements.results) or len(unused_heads(statements.ruleset or Ruleset()))
     problem = Problem(
         "one-query",
-        f"the text has {number} {what} where one is expected",
+        f"expected one result, found {number} {what}",
         span,
-        hint="`ensue.run` takes programs of several patterns and rules",
+        hint="use `ensue.run` for programs with several patterns or rules",
     )
     return QueryError([problem], statements.source)
 
 
 def program_statements(program: QueryLike, constraints: ConstraintsLike | None = None) -> LoweredProgram:
-    """The patterns and rules of a program with its constraints."""
+    """Return the patterns and rules of a program with its constraints."""
     statements = written_statements(program, constraints)
     if not statements.results and not statements.heads:
         raise _no_pattern(statements)
@@ -279,9 +279,9 @@ def program_statements(program: QueryLike, constraints: ConstraintsLike | None =
 
 @collector_paused()
 def written_statements(program: QueryLike, constraints: ConstraintsLike | None = None) -> CheckedProgram:
-    """What a program says, with further constraints, as it is written: the way of every entry point to the gate.
+    """Return the statements of a program with additional constraints, as written. Every entry point starts here.
 
-    A text is parsed once. What is built in Python is parsed only if an error has to point into its text.
+    A text is parsed once. A query built in Python is rendered as text only if an error has to cite it.
     """
     if constraints is None and isinstance(program, str):
         return checked(parse_statements(program))
@@ -299,7 +299,7 @@ def written_statements(program: QueryLike, constraints: ConstraintsLike | None =
 
 
 def _parts(query: object) -> Iterator[Statements]:
-    """The statements of each text, program, or value built in Python, which has no text yet."""
+    """Yield the statements of each text, program, or value built in Python, which has no text yet."""
     if isinstance(query, str):
         yield parse_statements(query)
         return
@@ -328,16 +328,16 @@ def _parts(query: object) -> Iterator[Statements]:
 
 
 def _not_a_query(given: object) -> QueryError:
-    """An error for a value that is not a query; a table is probably in the wrong place."""
+    """Return the error for a value that is not a query; a table is probably in the wrong place."""
     kind, hint = type(given), ""
     if hasattr(kind, "columns") or hasattr(kind, "column_names") or isinstance(given, Mapping):
         hint = "pass the events first and the query second, as in `ensue.detect(events, query, ...)`"
     wanted = "a query must be a text, a `pathlib.Path`, or built with `ensue.seq` and similar functions"
-    return QueryError([Problem("not-a-query", f"{wanted}, not {kind.__name__}", hint=hint)])
+    return QueryError([Problem("not-a-query", f"{wanted}, found {kind.__name__}", hint=hint)])
 
 
 def keyed(statements: CheckedProgram, partition_by: str | Sequence[str]) -> CheckedProgram:
-    """The statements, with keys for the constraints that have none."""
+    """Add keys to the constraints that have none."""
     keys = (partition_by,) if isinstance(partition_by, str) else tuple(partition_by)
     if not keys:
         return statements
@@ -346,7 +346,7 @@ def keyed(statements: CheckedProgram, partition_by: str | Sequence[str]) -> Chec
 
 
 def constraints_alone(statements: CheckedProgram) -> CheckedProgram:
-    """The statements without rules, whose events are no part of the traces that constraints speak of."""
+    """Remove the rules, whose events are not part of the traces that constraints describe."""
     ruleset = statements.ruleset
     return statements if ruleset is None else replace(statements, ruleset=replace(ruleset, rules=()))
 
@@ -354,9 +354,7 @@ def constraints_alone(statements: CheckedProgram) -> CheckedProgram:
 def _no_pattern(statements: Statements) -> QueryError:
     spans = [*(query.span for query in statements.declared), *(entry.span for entry in statements.constraints)]
     place = next(iter(spans), None)
-    hint = "add a PATTERN; constraints say what its events are like"
+    hint = "add a PATTERN; constraints only describe its events"
     if statements.declared:
-        hint = "add a PATTERN that uses what is declared; the matches of a PATTERN are results, a STREAM is an input"
-    return QueryError(
-        [Problem("no-pattern", "the text has no pattern to look for", place, hint=hint)], statements.source
-    )
+        hint = "add a PATTERN that uses the declared streams; a STREAM alone has no result"
+    return QueryError([Problem("no-pattern", "the query has no PATTERN", place, hint=hint)], statements.source)

@@ -77,8 +77,6 @@ def start(
 
     `tables` are those of the program's TABLEs, by name. They are read when the stream starts, and again at a restart.
 
-    Example (`orders` is a streaming DataFrame with a watermark):
-
         handle = ensue.start(
             orders, query, time="at", type="type", to="unpaid",
             checkpointLocation="checkpoint", trigger={"processingTime": "10 seconds"},

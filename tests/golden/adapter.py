@@ -17,7 +17,7 @@ from typing import Any
 import pyarrow as pa
 
 import ensue
-from ensue.beliefs import Tracking
+from ensue.beliefs import TrackingOptions
 
 TYPES = {
     "int": pa.int64(),
@@ -178,7 +178,7 @@ def _believed(question: Question) -> dict[str, Any]:
 
 def _tracked_steps(question: Question) -> list[Any]:
     found: list[Any] = []
-    options = {**question.roles, "tracking": Tracking(policy=question.policy)}
+    options = {**question.roles, "tracking": TrackingOptions(policy=question.policy)}
     now = ensue.Detector(question.program, measures=question.measures, **options)
     for number, (rows, watermark) in enumerate(question.cuts):
         if number % 2:

@@ -138,7 +138,7 @@ def test_missing_values_are_values() -> None:
         ({"room": ["den"], "probability": [1.0]}, {}, "has a column `probability`"),
         ({"room": ["den"], "alternatives": [1]}, {}, "has a column `alternatives`"),
         ({"room": ["den"]}, {"minimum": 1.5}, "`minimum` must be at least 0 and at most 1, found 1.5"),
-        ({"room": ["den"], "p": [1.5]}, {"probability": "p"}, "holds 1.5 in row 0"),
+        ({"room": ["den"], "p": [1.5]}, {"probability": "p"}, "has 1.5 in row 0"),
         (
             {"room": ["den"], "p": ["x"]},
             {"probability": "p"},

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import ensue
 from draws import share
-from ensue.beliefs import Tracking
+from ensue.beliefs import TrackingOptions
 from inside import (
     Constant,
     ExpectedCount,
@@ -143,7 +143,7 @@ def test_any_cut_with_restarts_is_one_run(data: st.DataObject, policy: str) -> N
         "time": "t",
         "type": "type",
         "probability": "p",
-        "tracking": Tracking(policy=policy, largest_joint=limit),
+        "tracking": TrackingOptions(policy=policy, largest_joint=limit),
     }
     whole = ensue.beliefs.track(table_of(rows), text, columns, largest_joint=limit, **options).to_pylist()
     cuts = sorted(data.draw(st.sets(st.integers(0, len(rows)), max_size=3)))

@@ -182,7 +182,7 @@ def test_statements_in_python() -> None:
     assert ensue.detect(table(DAY), [paid, visit], time="t", type="type").to_pylist() == expected
     found = ensue.run(table(DAY), [visit, paid, ensue.event("Pay", "p")], time="t", type="type")
     assert (found["pattern_1"].to_pylist(), found["pattern_2"].num_rows) == (expected, 3)
-    with pytest.raises(QueryError, match="not list"):
+    with pytest.raises(QueryError, match="found list"):
         ensue.detect(table(DAY), [], time="t", type="type")
 
 
@@ -339,7 +339,7 @@ def test_the_event_of_a_stream_is_no_row_of_its_name() -> None:
         warnings.simplefilter("always")
         assert at_once(misspelt, DAY) == []
     assert [str(warning.message) for warning in said] == [
-        "no row of column `type` is `Pya`; did you mean `Pay`?",
+        "column `type` has no value `Pya`; did you mean `Pay`?",
     ]
     assert said[0].filename == __file__
 

@@ -218,7 +218,7 @@ if a run takes only the task `Pack` (id `a`)
   |
 7 |     <parallelGateway id="j" name="All there"/>
   |     ^^^^^^^^^^^^^^^^
-hint: join the flows of an exclusive gateway by an exclusive one, those of a parallel gateway by a parallel one"""
+hint: join branches with the same kind of gateway that split them: exclusive or parallel"""
     assert str(error_of(FILES / "choice_into_parallel_join.bpmn")) == expected
 
 

@@ -228,7 +228,7 @@ class _Line:
 
     def _attempt(self, parcel: _Parcel) -> None:
         if self._given_up:
-            parcel.error = parcel.error or "not tried: the receiver is down"
+            parcel.error = parcel.error or "not tried: the receiver failed repeatedly"
             return
         parcel.attempts += 1
         parcel.last = datetime.now(UTC)

@@ -85,7 +85,7 @@ def _check_heads(rules: Sequence[rule_nodes.Rule]) -> Iterator[Problem]:
             word = {"s": "start", "e": "end", "t": "time"}.get(name, name)
             yield Problem(
                 "reserved-column",
-                f"`{first.head}` cannot have an attribute `{name}`: the name is reserved for the {word} of derived events",
+                f"`{first.head}` cannot have an attribute `{name}`: the name is reserved for the {word} of its events",
                 first.arguments[names.index(name)].span or first.span,
                 hint=f"rename the attribute: `{first.head}(value = ...)`",
             )

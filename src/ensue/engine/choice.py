@@ -1,4 +1,4 @@
-"""Which of the matches are reported: what CONSUME and the contexts of SNOOP leave (docs/semantics.md, section 7)."""
+"""Chooses the matches to report under CONSUME and the contexts of SNOOP (docs/semantics.md, section 7)."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ from ensue.plan.plans import QueryPlan
 Flags = npt.NDArray[np.uint8]
 
 ANYWHERE = 1
-"""The bit that says that CONSUME has used an event up; a context has one for each operand (see `_bit`)."""
+"""The bit that marks an event as used up by CONSUME; a context has one for each operand (see `_bit`)."""
 
 
 @dataclass(slots=True)
 class UsedRows:
-    """What is used up, one byte for each row of each table; written to while matches are chosen."""
+    """The used events, one byte for each row of each table; updated while matches are chosen."""
 
     sources: tuple[EventSource, ...]
     flags: Flags
 
     @classmethod
     def of(cls, sources: Sequence[EventSource], known: Sequence[Flags] | None = None) -> UsedRows:
-        """What is known to be used up already; nothing, if nothing is said."""
+        """The given used events; none if nothing is given."""
         if known is None:
             return cls(tuple(sources), np.zeros(sum(len(source.starts) for source in sources), np.uint8))
         return cls(tuple(sources), np.concatenate([*known, np.empty(0, np.uint8)]))
@@ -54,9 +54,9 @@ class UsedRows:
         return found.rows.astype(np.int64) + begin
 
     def free(self, found: Candidates, place: int, query: PatternQuery) -> Mask:
-        """Which candidates of a variable, given by its place in the graph, can still be part of a match.
+        """The candidates of a variable, given by its place in the graph, that a match can still use.
 
-        The next event that fits (MATCH NEXT) is the next one also if it is used up.
+        With MATCH NEXT, the next event that fits counts even if it is used up.
         """
         if query.policy == NEXT_MATCH:
             return np.ones(len(found), bool)
@@ -70,7 +70,7 @@ def _bit(operand: int) -> int:
 
 
 def choose(chunks: Iterable[MatchChunk], plan: QueryPlan, used: UsedRows) -> Iterator[MatchChunk]:
-    """The matches that the policy lets through; what they use up is noted."""
+    """The matches that the policy admits; marks the events that they use up."""
     found = list(chunks)
     if plan.query.consume:
         yield from _consume(found, plan, used)
@@ -89,7 +89,7 @@ def choose(chunks: Iterable[MatchChunk], plan: QueryPlan, used: UsedRows) -> Ite
 
 
 def _consume(chunks: Sequence[MatchChunk], plan: QueryPlan, used: UsedRows) -> Iterator[MatchChunk]:
-    """Matches in their order, each if nothing that it needs is used up."""
+    """Takes matches in order, each if none of its events is used up."""
     if not chunks:
         return
     places = _places_as_written(chunks, plan)
@@ -113,7 +113,7 @@ class _Place(NamedTuple):
 
 
 def _places_as_written(chunks: Sequence[MatchChunk], plan: QueryPlan) -> list[_Place]:
-    """The variables that matches bind, each round of a repetition by itself."""
+    """The variables that matches bind, each round of a repetition separately."""
     repetitions = plan.normal_form.repetitions
     rounds = [chunk.plan.graph.rounds for chunk in chunks]
     places: list[_Place] = []
@@ -128,7 +128,7 @@ def _places_as_written(chunks: Sequence[MatchChunk], plan: QueryPlan) -> list[_P
 
 
 def _events_of(chunk: MatchChunk, places: Sequence[_Place], used: UsedRows) -> Int64s:
-    """The number of the event of each variable in each match, -1 where there is none."""
+    """The number of the event of each variable in each match, -1 if there is none."""
     events = np.full((chunk.rows.length, max(1, len(places))), -1, np.int64)
     for column, (name, _, _) in enumerate(places):
         if name in chunk.rows.places:
@@ -137,7 +137,7 @@ def _events_of(chunk: MatchChunk, places: Sequence[_Place], used: UsedRows) -> I
 
 
 def _beyond_lists(chunk: MatchChunk, places: Sequence[_Place]) -> Mask:
-    """Which rounds are behind the last one of their list: a list comes before those that go on from it."""
+    """The rounds after the last one of their list: a shorter list comes before those that extend it."""
     rounds = chunk.plan.graph.rounds
     beyond = np.zeros(max(1, len(places)), bool)
     for column, (_, group, number) in enumerate(places):
@@ -146,7 +146,7 @@ def _beyond_lists(chunk: MatchChunk, places: Sequence[_Place]) -> Mask:
 
 
 def _ranks(events: Int64s, used: UsedRows) -> Int64s:
-    """The events by their rank in the order of (end, start, arrival); none comes last."""
+    """The rank of each event in the order of (end, start, arrival); missing events come last."""
     present = np.unique(events[events >= 0])
     starts = np.concatenate([source.starts for source in used.sources])[present]
     ends = np.concatenate([source.ends for source in used.sources])[present]
@@ -171,9 +171,10 @@ def _kept(chunks: Sequence[MatchChunk], taken: Mask) -> Iterator[MatchChunk]:
 
 @dataclass(frozen=True, slots=True)
 class _Pairs:
-    """Pairs of events of two operands; the one that ends earlier is the initiator, the left one of two that end alike.
+    """Pairs of events of two operands; the one that ends earlier is the initiator, or the left one if they end
+    together.
 
-    `order` sorts them by terminator in the order in which these come, then by initiator, the oldest first.
+    `order` sorts them by terminator in order of arrival, then by initiator, the oldest first.
     """
 
     events: Int64s
@@ -229,7 +230,7 @@ def _pairs_of(chunks: Sequence[MatchChunk], used: UsedRows) -> _Pairs:
 
 
 def _taken(pairs: _Pairs, policy: str | None, used: UsedRows) -> Mask:
-    """The pairs that the context makes matches of."""
+    """The pairs that the context turns into matches."""
     terminators, initiators = pairs.terminators[pairs.order], pairs.initiators[pairs.order]
     taken = np.zeros(len(pairs.order), bool)
     if policy == RECENT:
@@ -242,7 +243,8 @@ def _taken(pairs: _Pairs, policy: str | None, used: UsedRows) -> Mask:
 
 
 def _cumulated(chunks: Sequence[MatchChunk], pairs: _Pairs, taken: Mask) -> Iterator[MatchChunk]:
-    """One match for each terminator, with the lists of what it closes; it starts with the earliest of them."""
+    """One match for each terminator, with the lists of the events that it closes; it starts with the earliest of
+    them."""
     kept = pairs.order[taken[pairs.order]]
     terminators = pairs.terminators[kept]
     group_of = np.cumsum(np.concatenate([[0], terminators[1:] != terminators[:-1]])) if len(kept) else kept
@@ -272,7 +274,7 @@ def _closed(
     shown: Int64s,
     elements: tuple[Elements, ...],
 ) -> Lists:
-    """The events of an operand in each group: the initiators, or the terminator alone."""
+    """The events of an operand in each group: the initiators, or only the terminator."""
     is_terminator = pairs.by_right[kept] == (operand == 1)
     listed = ~is_terminator | np.isin(kept, shown)
     chosen, groups = kept[listed], group_of[listed]

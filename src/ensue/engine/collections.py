@@ -1,4 +1,4 @@
-"""Collections: the lists of matches that lie in the scope of a match, and values and conditions over them."""
+"""Collections: the lists of matches in the scope of a match, and values and conditions over them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from ensue.plan.plans import CollectionPlan
 def lists_of(parts: Sequence[Elements], count: int, names: Sequence[Name]) -> Lists:
     """The lists of `count` rows, each in the order of (start, end, arrival); `names` as they are written.
 
-    Elements of the same events are in the order of the branches that they took.
+    Elements with the same events are ordered by their branches.
     """
     if not parts:
         return Lists((), np.empty(0, np.int32), np.zeros(count + 1, np.int64))
@@ -43,7 +43,7 @@ def _origin(rows: Rows) -> np.ndarray:
 
 
 def _arrivals(part: Elements, names: Sequence[Name]) -> list[np.ndarray]:
-    """Where the events that elements bind stand in their tables, one after the other; as many columns as names."""
+    """The places in their tables of the events that elements bind; one column per name."""
     bound = [name for name in names if name in part.rows.places and name not in part.space.moments]
     columns = [part.space.candidates[name].rows[part.rows.places[name]] for name in bound]
     missing = np.full(part.rows.length, -1, np.int32)
@@ -59,13 +59,13 @@ def _extreme(part: Elements, side: str) -> Int64s:
 
 
 def fits(plan: CollectionPlan, lists: Lists) -> Mask:
-    """Which rows have as many elements as the collection asks for."""
+    """The rows with the required number of elements."""
     mask = lists.lengths >= plan.collection.least
     return mask if plan.collection.most is None else mask & (lists.lengths <= plan.collection.most)
 
 
 def element_values(lists: Lists, values: Callable[[Elements], pa.Array], kind: pa.DataType) -> pa.Array:
-    """What `values` gives for the elements of each part, in the order of the lists."""
+    """The results of `values` for the elements of each part, in the order of the lists."""
     pieces = [values(part) for part in lists.parts]
     found = pa.chunked_array([piece if piece.type == kind else piece.cast(kind) for piece in pieces], kind)
     return found.combine_chunks().take(pa.array(lists.order)) if pieces else pa.nulls(0, kind)
@@ -90,7 +90,7 @@ def _column(part: Elements) -> Callable[[Field], pa.Array]:
 
 
 def with_list_fields(expr: Expr) -> tuple[Expr, dict[Field, ListOf]]:
-    """The expression with a field in the place of each list, and what these fields stand for."""
+    """The expression with a field in place of each list, and the lists of these fields."""
     found: dict[Field, ListOf] = {}
 
     def replaced(part: ListOf) -> Field:
@@ -104,7 +104,7 @@ def with_list_fields(expr: Expr) -> tuple[Expr, dict[Field, ListOf]]:
 
 
 def holds_for_lists(condition: Expr, space: Workspace, rows: Rows, value_type: Callable[[Expr], pa.DataType]) -> Mask:
-    """Where a condition with aggregates over collections is true."""
+    """The rows in which a condition with aggregates over collections is true."""
     plain, fields = with_list_fields(condition)
     bound = space.column_of(rows)
 
@@ -118,7 +118,7 @@ def holds_for_lists(condition: Expr, space: Workspace, rows: Rows, value_type: C
 
 
 def holds_successively(condition: Expr, name: Name, names: Sequence[Name], rows: Rows) -> Mask:
-    """Where a condition with PREV is true for every element of a list but the first."""
+    """The rows in which a condition with PREV is true for every element of a list except the first."""
     lists = rows.lists[name]
     count = len(lists.order)
     between = successive(condition, {}, {own: Before(own) for own in names})

@@ -1,4 +1,4 @@
-"""One step of a join: what the bound variables say about the next one."""
+"""Graphs compiled for evaluation: the steps of a join, and what the bound variables imply for the next one."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ UNBOUNDED = Range((), ())
 
 @dataclass(frozen=True, slots=True)
 class JoinStep:
-    """Binding `variable` when others are bound: its ranges, and what can be checked once it is bound."""
+    """The step that binds `variable` when others are bound: its ranges, and the checks that become possible."""
 
     variable: Name
     start: Range
@@ -48,7 +48,8 @@ class JoinStep:
 
 @dataclass(frozen=True, slots=True)
 class Sight:
-    """What a graph sees around it: the bound variables and moments of outer graphs, and whether they are all."""
+    """What a graph can see around it: the bound variables and moments of outer graphs, and whether they are
+    complete."""
 
     outer: frozenset[Name]
     whole: bool
@@ -57,10 +58,10 @@ class Sight:
 
 @dataclass(frozen=True, slots=True)
 class CompiledGraph:
-    """A graph as it is evaluated. What depends on the sizes of streams is worked out when they first come, and kept.
+    """A compiled graph. What depends on the sizes of streams is computed when they are first known, and kept.
 
-    `last_events` are the points that a match may end with, each with how long before its end; None where it ends with
-    a moment that comes again, or where two ends lie at one point.
+    `last_events` are the points that a match may end with, each with the time from it to the end of the match; None if
+    a match ends with a repeated moment, or two ends are equal.
     """
 
     plan: GraphPlan
@@ -69,12 +70,12 @@ class CompiledGraph:
     moments: Mapping[Name, Moment]
     last_events: tuple[tuple[bounds.Point, int], ...] | None
     all_judged: bool
-    """Whether nothing is left to judge once all variables are bound, where absences are judged on the way."""
+    """Whether nothing is left to check once all variables are bound, if absences are checked during the join."""
     orders: dict[Hashable, list[Name]] = field(default_factory=dict)
     steps: dict[Hashable, JoinStep] = field(default_factory=dict)
     ranges: dict[Hashable, Range] = field(default_factory=dict)
     returned: dict[Hashable, Any] = field(default_factory=dict)
-    """The expressions of RETURN in terms of what the graph binds."""
+    """The expressions of RETURN in terms of the variables of the graph."""
 
     @classmethod
     def of(cls, plan: GraphPlan) -> CompiledGraph:
@@ -98,7 +99,7 @@ class CompiledGraph:
 
 
 def own_conditions(graph: Graph, name: Name) -> list[Expr]:
-    """What a variable asks of itself, as conditions."""
+    """The requirements of a variable on its events as conditions."""
     variable = graph.variables[graph.names.index(name)]
     return [
         substitute_fields(predicate, lambda field: replace(field, variable=name)) for predicate in variable.predicates
@@ -106,7 +107,7 @@ def own_conditions(graph: Graph, name: Name) -> list[Expr]:
 
 
 class CompiledGraphs:
-    """The graphs of the plans of a machine as they are evaluated, compiled when a step first needs them."""
+    """The graphs of the plans of a machine, compiled when a step first needs them."""
 
     def __init__(self, plans: tuple[QueryPlan, ...] = ()) -> None:
         self._plans = plans
@@ -114,12 +115,12 @@ class CompiledGraphs:
         self._longer: dict[tuple[int, int], tuple[QueryPlan, QueryPlan]] = {}
 
     def __reduce__(self) -> tuple[type[CompiledGraphs], tuple[tuple[QueryPlan, ...]]]:
-        """Another process compiles for itself."""
+        """Compiled graphs are not pickled; another process compiles them again."""
         return CompiledGraphs, (self._plans,)
 
     @cached_property
     def alike(self) -> dict[int, Hashable]:
-        """What graphs ask, by the identity of their plan, where several ask the same."""
+        """Keys of graphs, by the identity of their plan, where several search for the same."""
         graphs = [graph for plan in self._plans for graph in plan.graphs]
         if len(graphs) == 1 and len(graphs[0].absences) < 2:
             return {}
@@ -133,7 +134,7 @@ class CompiledGraphs:
         return found
 
     def longer(self, plan: QueryPlan, rounds: int) -> QueryPlan:
-        """The plan for matches in which a repetition without a limit comes so many times."""
+        """The plan for matches with this number of rounds of an unlimited repetition."""
         wanted = id(plan), rounds
         if wanted not in self._longer:
             self._longer[wanted] = plan, longer(plan, rounds)
@@ -149,10 +150,10 @@ def plan_step(
     summaries: bool,
     points: bool,
 ) -> JoinStep:
-    """What follows for `variable` from the bound ones.
+    """Plans the step that binds `variable` after the bound ones.
 
-    `conditions` are all conditions of the graph that no join key takes care of; `summaries` says whether absences are
-    decided by earliest completion, `points` whether its events end where they start.
+    `conditions` are all conditions of the graph that join keys do not cover. `summaries` tells whether absences are
+    decided by earliest completion, `points` whether the variable's events end where they start.
     """
     graph = plan.graph
     around = bound | sight.outer
@@ -185,12 +186,13 @@ def plan_step(
 
 
 def _is_new(names: frozenset[Name], variable: Name, bound: frozenset[Name], graph: Graph) -> bool:
-    """Whether a condition is judged first at this step: one about what is around the graph with its first variable."""
+    """Whether a condition is first checked at this step; one about outer variables only, at the first variable."""
     return variable in names or (not bound and names.isdisjoint(graph.names))
 
 
 def plan_moment(plan: GraphPlan, moment: Name, earlier: frozenset[Name], sight: Sight) -> Range:
-    """Between what the variables of a graph, its `earlier` moments, all bound, and what is around it allow a moment."""
+    """The bounds of a moment by the variables of the graph, its `earlier` moments and the outer variables, all
+    bound."""
     graph = plan.graph
     own = frozenset(graph.names)
     known = replace(sight, moments=sight.moments | earlier)
@@ -222,9 +224,9 @@ def _needed(
     own: frozenset[Name],
     between: Callable[[bounds.Point, bounds.Point], bounds.Limit | None],
 ) -> tuple[tuple[bounds.Point, int], ...]:
-    """Without the bounds that follow from another one by way of a bound between the two bound points themselves.
+    """Removes bounds that follow from another one and a bound between the two bound points themselves.
 
-    Between two points outside of the graph nothing is relied on: the closure may have learned it from this very graph.
+    Bounds between two points outside the graph are not used: the closure may have derived them from this graph.
     """
     kept = list(limits)
     for far, wide in limits:
@@ -239,7 +241,8 @@ def _needed(
 
 
 def _caps_start(absence: AbsencePlan, variable: Name, bound: frozenset[Name], times: bounds.Network) -> bool:
-    """The scope begins at bound points and ends just before the start of this variable alone: a latest start."""
+    """Whether the scope begins at bound points and ends just before the start of this variable alone: a latest
+    start."""
     assert absence.lower is not None and absence.upper is not None
     longest = times.limit(bounds.end_of(variable), bounds.start_of(variable))
     is_point = longest is not None and longest.value == 0
@@ -248,7 +251,7 @@ def _caps_start(absence: AbsencePlan, variable: Name, bound: frozenset[Name], ti
 
 
 def _floors_end(absence: AbsencePlan, variable: Name, bound: frozenset[Name]) -> bool:
-    """The scope ends at bound points and begins just after the end of this variable alone: an earliest end."""
+    """Whether the scope ends at bound points and begins just after the end of this variable alone: an earliest end."""
     assert absence.lower is not None and absence.upper is not None
     return (
         absence.upper.variables <= bound
@@ -258,7 +261,7 @@ def _floors_end(absence: AbsencePlan, variable: Name, bound: frozenset[Name]) ->
 
 
 def _becomes_decidable(absence: AbsencePlan, variable: Name, bound: frozenset[Name], outer: frozenset[Name]) -> bool:
-    """Both ends of the scope are known from this step on; scopes between outer events from the first step on."""
+    """Whether both ends of the scope are first known at this step; scopes between outer events at the first step."""
     assert absence.lower is not None and absence.upper is not None
     needed = (absence.lower.variables | absence.upper.variables) - outer
     return needed <= bound | {variable} and (variable in needed or not (needed or bound))

@@ -1,4 +1,5 @@
-"""Declared streams: how their events come about from the matches of statements, and how rules grow them in rounds."""
+"""Computes declared streams: events from matches, sets of equal events, table look-ups, and recursive rules in
+rounds."""
 
 from __future__ import annotations
 
@@ -30,13 +31,13 @@ from ensue.plan.derivations import Derivation, Way
 from ensue.plan.inputs import InputTable
 from ensue.plan.plans import Options, QueryPlan
 
-# --- Events as a set: rows that are equal in every column are one, however they came about.
+# --- sets of events: rows that are equal in every column are one event
 
 BYTES_PER_NUMBER = 8
 
 
 def distinct_events(table: pa.Table) -> pa.Table:
-    """Each event once, in the order in which they first appear; its lineage is that of all that are equal to it."""
+    """Each event once, in the order of first appearance; its lineage is that of all equal events."""
     tied = np.sort(_tied(table))
     if len(tied) == 0:
         return table
@@ -60,22 +61,22 @@ def distinct_events(table: pa.Table) -> pa.Table:
 
 
 def _tied(table: pa.Table) -> np.ndarray:
-    """The rows of which others have the same interval: only these can be equal."""
+    """The rows that share their interval with another row: only these can be equal."""
     ends, starts = (_ticks(table, name) for name in (END, START))
     order = np.lexsort((starts, ends))
     return order[_with_equals(ends[order], starts[order])]
 
 
 def _with_equals(ends: np.ndarray, starts: np.ndarray) -> Mask:
-    """Which rows, in order, have the same interval as the one before or behind them."""
+    """The rows, in order, with the same interval as the previous or the next row."""
     same = (ends[1:] == ends[:-1]) & (starts[1:] == starts[:-1])
     return np.append(same, False) | np.append(False, same) if len(ends) else np.zeros(0, bool)
 
 
 def row_codes(columns: Sequence[pa.Array]) -> tuple[Codes, int]:
-    """A code for each row, the same for rows that are equal in all columns, numbered as they appear; null equals null.
+    """A code for each row, equal for rows with equal columns, numbered by appearance; null equals null.
 
-    There is one column at least.
+    There is at least one column.
     """
     codes, count = _codes(columns[0])
     for column in columns[1:]:
@@ -85,7 +86,7 @@ def row_codes(columns: Sequence[pa.Array]) -> tuple[Codes, int]:
 
 
 def _codes(column: pa.Array) -> tuple[Codes, int]:
-    """A code for each value, null among them, and how many there may be."""
+    """A code for each value, including null, and an upper bound of their number."""
     if pa.types.is_null(column.type):
         return np.zeros(len(column), np.int32), 1
     if pa.types.is_struct(column.type):
@@ -97,7 +98,7 @@ def _codes(column: pa.Array) -> tuple[Codes, int]:
 
 
 def _as_bytes(lists: pa.Array) -> pa.Array:
-    """Lists as bytes that are equal iff the lists are: the codes of their elements, one after the other."""
+    """Lists as bytes that are equal iff the lists are: the codes of their elements."""
     whole = _joined_bytes(_codes(lists.flatten())[0], _lengths(lists))
     return pc.if_else(lists.is_valid(), whole, None) if lists.null_count else whole
 
@@ -107,14 +108,14 @@ def _lengths(lists: pa.Array) -> np.ndarray:
 
 
 def _joined_bytes(numbers: np.ndarray, lengths: np.ndarray) -> pa.Array:
-    """So many numbers at a time as bytes, which have the order of the numbers."""
+    """Groups of numbers as bytes that sort like the numbers."""
     offsets = np.append(0, np.cumsum(lengths, dtype=np.int64)) * BYTES_PER_NUMBER
     buffers = [None, pa.py_buffer(offsets), pa.py_buffer(numbers.astype(">u8"))]
     return pa.Array.from_buffers(pa.large_binary(), len(lengths), buffers)
 
 
 def in_settled_order(events: pa.Table) -> pa.Table:
-    """The events by (end, start, attributes): the same order however they came about."""
+    """The events by (end, start, attributes): an order that does not depend on how they were derived."""
     ends, starts = (_ticks(events, name) for name in (END, START))
     order = np.lexsort((starts, ends))
     tied = _with_equals(ends[order], starts[order])
@@ -142,7 +143,7 @@ def _by_attributes(events: pa.Table) -> np.ndarray:
 
 
 def _ranks(column: pa.Array) -> np.ndarray:
-    """Numbers in the order of the values, equal for equal ones, null first; lists are compared element by element."""
+    """Ranks of the values, equal for equal values, null first; lists are compared element by element."""
     if pa.types.is_null(column.type):
         return np.zeros(len(column), np.int64)
     if pa.types.is_struct(column.type):
@@ -157,13 +158,13 @@ def _ranks(column: pa.Array) -> np.ndarray:
     return np.where(column.is_null().to_numpy(zero_copy_only=False), 0, ranks)
 
 
-# --- Rows of tables that do not change, put beside the matches of a statement.
+# --- look-up in static tables
 
 
 def look_up(matches: pa.Table, lookup: Lookup, table: pa.Table, check: Callable[[int], None]) -> pa.Table:
-    """Each match once for every row of the table that agrees with it, in the order of both, with the columns added.
+    """Each match once for every matching row of the table, in the order of both, with the columns added.
 
-    `check` is told how many there are before they are made.
+    `check` receives their number before they are built.
     """
     places, rows = _pairs(matches, lookup, table, check)
     found = matches.take(pa.array(places))
@@ -175,7 +176,7 @@ def look_up(matches: pa.Table, lookup: Lookup, table: pa.Table, check: Callable[
 def _pairs(
     matches: pa.Table, lookup: Lookup, table: pa.Table, check: Callable[[int], None]
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The places of matches and of the rows that go with them."""
+    """The places of matches and of their rows."""
     keys, codes, count = _key_codes(matches, lookup, table)
     order, offsets = group_by_key(codes, count)
     known = np.maximum(keys, 0)
@@ -187,7 +188,7 @@ def _pairs(
 
 
 def _key_codes(matches: pa.Table, lookup: Lookup, table: pa.Table) -> tuple[Codes, Codes, int]:
-    """What has to agree, as codes of the matches and of the rows; -1 agrees with nothing."""
+    """The values that must agree, as codes of the matches and of the rows; -1 agrees with nothing."""
     if not lookup.on:
         return np.zeros(matches.num_rows, np.int32), np.zeros(table.num_rows, np.int32), 1
     columns = [(one_chunk(matches.column(left)), one_chunk(table.column(right))) for left, right in lookup.on]
@@ -198,7 +199,7 @@ def _key_codes(matches: pa.Table, lookup: Lookup, table: pa.Table) -> tuple[Code
 # --- derivation
 
 MOST_ROUNDS = 10_000
-"""So many times rules are applied to what they have found, unless there is no limit at all."""
+"""The maximum number of rounds of recursive rules, unless the limit is removed."""
 
 
 def matches_of(way: Way, watched: WatchedEvents, frontier: Frontier, options: Options) -> pa.Table:
@@ -209,7 +210,7 @@ def matches_of(way: Way, watched: WatchedEvents, frontier: Frontier, options: Op
 
 
 def as_events(derivation: Derivation, way: Way, matches: pa.Table, limit: int | None) -> pa.Table:
-    """What matches of a statement are as events, with all columns."""
+    """The matches of a statement as events, with all columns."""
     lookup = way.plan.query.lookup
     if lookup is not None:
         assert way.table is not None
@@ -218,7 +219,7 @@ def as_events(derivation: Derivation, way: Way, matches: pa.Table, limit: int | 
 
 
 def together(derivation: Derivation, parts: Sequence[pa.Table], limit: int | None) -> pa.Table:
-    """The events of all statements, with all columns, each once if they are a set."""
+    """The events of all statements, with all columns; each once if they form a set."""
     joined = pa.concat_tables([derivation.schema.empty_table(), *parts]).combine_chunks()
     events = distinct_events(joined) if derivation.is_set else joined
     _check_limit(derivation, events.num_rows, limit)
@@ -226,7 +227,7 @@ def together(derivation: Derivation, parts: Sequence[pa.Table], limit: int | Non
 
 
 def settled(derivation: Derivation, events: pa.Table) -> pa.Table:
-    """The events as those who use them see them."""
+    """The events as their users see them."""
     return (in_settled_order(events) if derivation.is_set else events).select(derivation.used)
 
 
@@ -241,13 +242,13 @@ def _check_limit(derivation: Derivation, rows: int, limit: int | None) -> None:
 
 
 def sources_of(plan: QueryPlan, sources: Sequence[EventSource]) -> tuple[EventSource, ...]:
-    """The tables that a plan looks at: those that were given, and of the derived ones those that it names."""
+    """The tables that a plan reads: the given ones, and the derived ones that it uses."""
     return tuple(source for source in sources if not source.input.derived or any(map(source.input.holds, plan.streams)))
 
 
 @dataclass(frozen=True, slots=True)
 class Growth:
-    """The events of a stream that rounds have found so far; `is_new` are those that the last round found or changed."""
+    """The events of a stream found so far; `is_new` marks those that the last round found or changed."""
 
     table: pa.Table
     is_new: Mask
@@ -255,9 +256,9 @@ class Growth:
 
 @dataclass(frozen=True, slots=True)
 class Search:
-    """Looks for matches with the events of streams that are growing.
+    """Searches for matches with events of growing streams.
 
-    `sources` are those of all other streams, `earlier` events of the growing ones from before, all of them known.
+    `sources` are those of all other streams, `earlier` the known events of the growing ones from previous steps.
     """
 
     sources: tuple[EventSource, ...]
@@ -267,9 +268,9 @@ class Search:
     compiled: CompiledGraphs
 
     def __call__(self, way: Way, growing: Mapping[Stream, Growth], items: Mapping[Stream, InputTable]) -> pa.Table:
-        """The matches of a statement that have a new event.
+        """The matches of a statement that contain a new event.
 
-        Where one item alone can be new, it needs no others; among several, each in turn is the first one that is.
+        If only one item can be new, one search suffices; with several, each in turn is the first new one.
         """
         own = [name for name in growing if name in way.plan.streams]
         only_new = way.items_of(growing) == 1
@@ -292,7 +293,7 @@ class Search:
 
 
 def _new_among(sources: Sequence[EventSource], is_new: Sequence[Mask]) -> Callable[[Candidates], Mask]:
-    """Which candidates are new: none of the streams that do not grow."""
+    """The new candidates: none for streams that do not grow."""
 
     def is_fresh(found: Candidates) -> Mask:
         for source, mask in zip(sources, is_new, strict=True):
@@ -304,10 +305,10 @@ def _new_among(sources: Sequence[EventSource], is_new: Sequence[Mask]) -> Callab
 
 
 def grow(group: Sequence[Derivation], first: Mapping[Stream, pa.Table], search: Search) -> dict[Stream, pa.Table]:
-    """All events of streams that use each other, from the `first` ones on, with all columns.
+    """All events of streams that use each other, starting from the `first` ones, with all columns.
 
-    Semi-naive evaluation: each round looks for what follows from what the round before has found, until that is
-    nothing. An event whose lineage has become longer counts as new, for what follows from it has a longer one too.
+    Semi-naive evaluation: each round searches for what follows from the events of the previous round, until there are
+    none. An event whose lineage has grown counts as new, because the events derived from it get a longer lineage too.
     """
     growing = {name: Growth(table, np.ones(table.num_rows, bool)) for name, table in first.items()}
     items: dict[Stream, InputTable] = {derivation.name: derivation.item for derivation in group}
@@ -329,7 +330,7 @@ def grow(group: Sequence[Derivation], first: Mapping[Stream, pa.Table], search: 
 
 
 def _check_rounds(number: int, changed: Collection[Stream], limit: int | None) -> None:
-    """Stops rules that go on for ever, a few events at a time, before they have come to the limit."""
+    """Stops rules that never end before they reach the limit by a few events per round."""
     if limit is not None and number >= MOST_ROUNDS:
         raise LimitError(
             "too-many-rounds",

@@ -1,4 +1,4 @@
-"""Exact probabilities of lineages, by compiling them to sentential decision diagrams (PySDD), and estimates of them."""
+"""Exact probabilities of lineages, computed by sentential decision diagrams (PySDD), and estimates for larger ones."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from ensue.kernels.compiler import Int64s
 from ensue.kernels.stretches import components
 
 MOST_NODES = 200_000
-"""A diagram that has grown larger is given up."""
+"""The maximum size of a diagram."""
 
 
 class Stretch(NamedTuple):
-    """That a block draws a number between `low` and `high`."""
+    """The condition that a block draws a number between `low` and `high`."""
 
     block: int
     low: float
@@ -29,7 +29,7 @@ class Stretch(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Possible:
-    """Something that is real iff all of `needs` hold and nothing of `against` is real."""
+    """A proposition that is true iff all of `needs` hold and none of `against` is true."""
 
     needs: tuple[Stretch, ...]
     against: tuple[Possible, ...] = ()
@@ -41,11 +41,11 @@ class Possible:
 
 
 class TooLargeError(Exception):
-    """A lineage whose diagram has grown beyond the limit."""
+    """A lineage whose diagram exceeds the limit."""
 
 
 def probability_of_any(cases: Sequence[Possible], most_nodes: int = MOST_NODES) -> float:
-    """How probable it is that at least one of the cases is real; raises a TooLargeError beyond the limit."""
+    """The probability that at least one case is true; raises a TooLargeError beyond the limit."""
     parts = _parts_of_blocks(cases)
     weights = [weight for edges in parts.values() for weight in _chain_weights(edges)]
     if not weights:
@@ -76,12 +76,12 @@ def _manager_class() -> Any:
 
 
 def _is_plain(case: Possible) -> bool:
-    """Whether something that depends on no block is real."""
+    """Whether a case that depends on no block is true."""
     return not any(_is_plain(other) for other in case.against)
 
 
 def _parts_of_blocks(cases: Sequence[Possible]) -> dict[int, list[float]]:
-    """Where the stretches of each block begin and end, in order: between two of these a block is one outcome."""
+    """The ends of the stretches of each block, in order: between two of them a block has one outcome."""
     edges: dict[int, set[float]] = {}
     for case in cases:
         for stretch in case.stretches():
@@ -90,7 +90,7 @@ def _parts_of_blocks(cases: Sequence[Possible]) -> dict[int, list[float]]:
 
 
 def _chain_weights(edges: Sequence[float]) -> list[float]:
-    """Of each outcome of a block, its probability given that none of those before is drawn."""
+    """For each outcome of a block, its probability given that none of the earlier outcomes is drawn."""
     left, weights = 1.0, []
     for low, high in pairwise(edges):
         weights.append(min(1.0, (high - low) / left) if left > 0 else 0.0)
@@ -99,7 +99,7 @@ def _chain_weights(edges: Sequence[float]) -> list[float]:
 
 
 class _Diagram:
-    """Lineages as nodes of one manager. A block is a chain of variables: the first that is true is what it draws."""
+    """Lineages as nodes of one manager. A block is a chain of variables: the first true one is its outcome."""
 
     def __init__(self, manager: Any, parts: Mapping[int, Sequence[float]], most_nodes: int) -> None:
         self.manager = manager
@@ -120,7 +120,7 @@ class _Diagram:
         return node
 
     def _drawn(self, stretch: Stretch) -> Any:
-        """That a block draws an outcome within a stretch."""
+        """The condition that a block draws an outcome within a stretch."""
         first, edges = self.first[stretch.block], self.parts[stretch.block]
         node, none_before = self.manager.false(), self.manager.true()
         for place, (low, high) in enumerate(pairwise(edges)):
@@ -137,14 +137,14 @@ class _Diagram:
 
 
 class Estimate(NamedTuple):
-    """A probability, and by how much it is off at most, with a confidence of 99.9 percent."""
+    """A probability and its maximum error, with a confidence of 99.9 percent."""
 
     probability: float
     error: float
 
 
 def estimate_of_any(cases: Sequence[Possible], samples: int, seed: int = 0) -> Estimate:
-    """How probable it is that at least one of the cases is real, by drawing worlds (Hoeffding's bound)."""
+    """The probability that at least one case is true, estimated by drawing worlds (Hoeffding's bound)."""
     draws = np.random.default_rng(seed)
     drawn: dict[int, np.ndarray] = {}
     for case in cases:
@@ -167,15 +167,15 @@ def _is_real(case: Possible, drawn: Mapping[int, np.ndarray], samples: int) -> n
     return real
 
 
-# --- How probable it is that there is any match: per key, or per key and stretch of time.
+# --- probability of any match, per key, or per key and time range
 
 SAMPLES = 100_000
-"""So many worlds are drawn where a lineage is too large."""
+"""The number of worlds drawn for a lineage that is too large."""
 
 
 @dataclass(frozen=True, slots=True)
 class AnyMatch:
-    """For each owner, how probable any of its matches is, and by how much that is off at most (0: it is exact)."""
+    """For each owner, the probability that any of its matches is real, and its maximum error (0: exact)."""
 
     owner: Int64s
     probability: Floats
@@ -183,7 +183,7 @@ class AnyMatch:
 
 
 def any_match(chunks: Sequence[MatchChunk], owners: Sequence[Int64s], most_nodes: int, samples: int) -> AnyMatch:
-    """The probability that one of the matches of each owner is real; `owners` numbers those of each chunk."""
+    """The probability that any match of each owner is real; `owners` has the owners of each chunk."""
     number = np.concatenate([np.empty(0, np.int64), *owners])
     found, owner = np.unique(number, return_inverse=True)
     part = _parts(chunks, owner)
@@ -211,7 +211,7 @@ def _probabilities(chunk: MatchChunk) -> Floats:
 
 
 def _parts(chunks: Sequence[MatchChunk], owner: Int64s) -> Int64s:
-    """The part that each match belongs to: those of one owner that share a block, by whatever way."""
+    """The component of each match: matches of one owner that share a block, directly or indirectly."""
     matches, blocks, begin = [np.empty(0, np.int64)], [np.empty(0, np.int64)], 0
     for chunk in chunks:
         if chunk.lineage is not None:
@@ -235,7 +235,7 @@ def _of_part(cases: Sequence[Possible], most_nodes: int, samples: int) -> tuple[
 
 
 def _cases(chunks: Sequence[MatchChunk], ends: Sequence[Int64s], members: Int64s) -> list[Possible]:
-    """What each of the matches depends on, in the order of their times, in which the diagram stays small."""
+    """The dependencies of each match, ordered by time, which keeps the diagram small."""
     begins = np.cumsum([0, *(chunk.rows.length for chunk in chunks)])
     found = []
     for member in members:

@@ -1,4 +1,4 @@
-"""Evaluating a plan over events: the matches that complete between two watermarks."""
+"""Evaluates a plan over events: finds the matches that complete between two watermarks."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ from ensue.plan.planner import SHORT
 from ensue.plan.plans import GraphPlan, Options, QueryPlan
 
 FEW_EVENTS, MANY_MORE = 64, 16
-"""With more events than the first, and so many times those of another variable, predicates are judged when they are
-bound."""
+"""If a variable has more events than the first number, and this many times those of another variable, its predicates
+are evaluated when it is bound."""
 
 Restriction = dict[Name, Callable[[Candidates], Mask]]
-"""Which candidates of some variables may take part in one pass."""
+"""The candidates of some variables that are admitted in one pass."""
 
 
 @dataclass(frozen=True, slots=True)
 class Frontier:
-    """Matches are wanted whose completion lies after `after` and not after `until`; None: no limit.
+    """Matches are wanted that complete after `after` and not after `until`; None: no limit.
 
-    With `fresh`, which tells the candidates that are new, those are wanted that have a new event. `horizon` is how far
-    time is known where there is no limit.
+    With `fresh`, which marks new candidates, only matches with a new event are wanted. `horizon` is the end of the
+    known time if there is no limit.
     """
 
     after: int | None = None
@@ -56,8 +56,8 @@ def evaluate(
 ) -> Iterator[MatchChunk]:
     """The matches that complete within the frontier, once each, in chunks of bounded size, as the policy chooses them.
 
-    `found` remembers the candidates of each variable, for whoever needs them again; `used` what is used up before, and
-    what these matches use up. Repetitions without a limit grow by one round at a time, until no match is that long even
+    `found` caches the candidates of each variable. `used` has the events used up before, and gets those that these
+    matches use up. Unlimited repetitions grow by one round at a time, until there is no match of that length even
     without its negations.
     """
     if plan.uses_up and chosen:
@@ -97,7 +97,7 @@ def matches_of_graphs(
 
 
 class _Again:
-    """Matches that several graphs have: found as far as somebody asks for them, and given again to the others."""
+    """Matches shared by several graphs: computed on demand by the first user, and replayed for the others."""
 
     def __init__(self, find: Callable[[], Iterator[MatchChunk]]) -> None:
         self.chunks = find()
@@ -114,7 +114,7 @@ class _Again:
 
 
 def _renamed(chunks: Iterable[MatchChunk], graph_plan: GraphPlan, plan: QueryPlan) -> Iterator[MatchChunk]:
-    """The matches of a graph as those of another that asks the same of other variables."""
+    """The matches of a graph with the variable names of an equal graph."""
     spaces: dict[int, Workspace] = {}
     for chunk in chunks:
         if chunk.plan is graph_plan:
@@ -192,9 +192,9 @@ def _workspace(
     found: dict[Hashable, Candidates],
     restriction: Restriction | None = None,
 ) -> Workspace:
-    """What is in sight of a graph, with the candidates of its variables, as far as they are restricted.
+    """The workspace of a graph with the candidates of its variables, restricted if necessary.
 
-    Where one variable has few candidates, the predicates of one that has many are judged when it is bound.
+    If one variable has few candidates, the predicates of a variable with many are evaluated when it is bound.
     """
     graph, compiled = graph_plan.graph, store.compiled.graph(graph_plan)
     candidates: dict[Name, Candidates] = {}
@@ -236,8 +236,8 @@ def _workspace(
 def _passes(compiled: CompiledGraph, plan: QueryPlan, frontier: Frontier) -> Iterator[Restriction]:
     """Restrictions that together admit every match within the frontier exactly once, and few others.
 
-    Where nothing stays open, a match completes with its last event: one of the variables that can be last is new, and
-    those before it in the list are not. What a window of `W` ticks closes is complete at a start plus `W`.
+    If no scope stays open, a match completes with its last event: one of the variables that can be last is new, and
+    those before it in the list are not. A match that a window of `W` ticks closes is complete at its start plus `W`.
     """
     graph, ticks = compiled.plan.graph, plan.normal_form.windows.ticks
     if graph.succession:
@@ -256,7 +256,7 @@ def _passes(compiled: CompiledGraph, plan: QueryPlan, frontier: Frontier) -> Ite
 
 
 def _first_events_between(closing: WindowClose, after: int, until: int | None) -> Iterator[Restriction]:
-    """The first event starts after `after` and not after `until`: one of the variables that can be first does."""
+    """The first event starts after `after` and not after `until`: one pass for each variable that can be first."""
     later: Restriction = {name: lambda found: found.starts > after for name in closing.names}
     if until is None:
         yield later
@@ -270,7 +270,7 @@ def _first_events_between(closing: WindowClose, after: int, until: int | None) -
 
 
 def _new_last_events(ends: tuple[tuple[Point, int], ...] | None, after: int) -> Iterator[Restriction]:
-    """One of the events that can be last, or a moment so long after one, lies after `after`."""
+    """One of the events that can be last, or a moment at a fixed distance from one, is after `after`."""
     if ends is None:
         yield {}
         return
@@ -289,14 +289,14 @@ def _after(point: Point, moment: int) -> Callable[[Candidates], Mask]:
 
 
 def _horizon(frontier: Frontier, store: EventStore) -> int | None:
-    """How far time is known: up to the limit, or to the end of the last event, or of a later one the caller knows."""
+    """The end of the known time: the limit, or the end of the last event, or a later one from the caller."""
     if frontier.until is not None:
         return frontier.until
     return latest_of(frontier.horizon, latest_end(store.sources))
 
 
 def _one_new_event(names: tuple[Name, ...], fresh: Callable[[Candidates], Mask]) -> Iterator[Restriction]:
-    """The first of the variables with a new event, in the order of the list, is each one in turn."""
+    """One pass for each variable that is the first, in list order, with a new event."""
     for place, name in enumerate(names):
         restriction: Restriction = {earlier: lambda found: ~fresh(found) for earlier in names[:place]}
         restriction[name] = fresh
@@ -304,7 +304,7 @@ def _one_new_event(names: tuple[Name, ...], fresh: Callable[[Candidates], Mask])
 
 
 def _within(chunk: MatchChunk, plan: QueryPlan, frontier: Frontier) -> MatchChunk:
-    """Only the matches that complete within the frontier; the passes leave others only where scopes trail."""
+    """Only the matches that complete within the frontier; the passes admit others only if scopes trail."""
     completion = completion_times(chunk, plan)
     mask = np.ones(chunk.rows.length, bool)
     if frontier.after is not None:

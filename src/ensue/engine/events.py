@@ -1,4 +1,4 @@
-"""Events as arrays: what the tables of a run hold for a query, per stream, sorted by key and time."""
+"""The events of a run as arrays, per stream, sorted by key and time."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from ensue.plan.plans import QueryPlan
 Answer = TypeVar("Answer")
 
 FEW_NAMES = 256
-"""So few names of streams are found sooner in a table than by Arrow, which makes one each time."""
+"""For up to this number of streams, a look-up in a dictionary is faster than Arrow."""
 
 FOREVER = np.iinfo(np.int64).max
 NEVER = np.iinfo(np.int64).min
@@ -62,11 +62,11 @@ class Candidates:
         return self.starts if side == "s" else self.ends
 
     def select(self, mask: Mask) -> Candidates:
-        """Those for which the mask is true."""
+        """The candidates for which the mask is true."""
         return self.at_places(np.flatnonzero(mask))
 
     def at_places(self, kept: Int64s) -> Candidates:
-        """Those at some places, which rise."""
+        """The candidates at some places, in increasing order."""
         if len(kept) == len(self):
             return self
         keys = self.keys[kept]
@@ -91,7 +91,7 @@ class Timeline:
     ends: Int64s
 
     def end_at(self, keys: Codes, positions: Int64s) -> Int64s:
-        """When the event at a position ended: FOREVER if it has not come, NEVER if it came before what is known."""
+        """The end of the event at a position: FOREVER if it has not come, NEVER if it is before the known positions."""
         places = positions - self.base[keys]
         known = places < self.offsets[keys + 1] - self.offsets[keys]
         inside = np.where(known & (places >= 0), self.offsets[keys] + places, 0)
@@ -101,7 +101,7 @@ class Timeline:
 
 @dataclass(frozen=True, slots=True)
 class Equals:
-    """Where in a stream each value of a field is: places in the order of the values, which rise."""
+    """An index of a field of a stream: the places in the order of the values, increasing for equal values."""
 
     places: Int64s
     values: np.ndarray
@@ -114,7 +114,7 @@ class Equals:
 
 @dataclass(frozen=True, slots=True)
 class EventStore:
-    """All events of a run that a query may use, by stream. What several queries need of them is worked out once."""
+    """All events of a run that queries may use, by stream. What several queries need is computed once."""
 
     sources: tuple[EventSource, ...]
     streams: Mapping[Stream, Candidates]
@@ -125,11 +125,11 @@ class EventStore:
     compared: frozenset[tuple[Stream, str]] = frozenset()
     shared: dict[Hashable, Any] = field(default_factory=dict)
     without_key: Mapping[Stream, tuple[EventSource, Codes]] = field(default_factory=dict)
-    """Of the streams that have such, the rows without a key."""
+    """For some streams, the rows without a key."""
     compiled: CompiledGraphs = field(default_factory=CompiledGraphs)
 
     def keyless(self, streams: Iterable[Stream]) -> int:
-        """How many rows of some streams have no key; a row that is of several of them counts once."""
+        """The number of rows of some streams without a key; a row of several streams counts once."""
         found: dict[int, list[Codes]] = {}
         for stream in streams:
             if stream in self.without_key:
@@ -139,7 +139,7 @@ class EventStore:
 
     @property
     def is_certain(self) -> bool:
-        """Whether every event is real in every world."""
+        """Whether every event is certain."""
         return all(source.uncertainty is None or source.uncertainty.is_certain for source in self.sources)
 
     @property
@@ -153,7 +153,7 @@ class EventStore:
         return found
 
     def once(self, question: Hashable, answer: Callable[[], Answer]) -> Answer:
-        """What several queries ask of the events, worked out for the first of them."""
+        """Computes a result that several queries need once."""
         if question not in self.shared:
             self.shared[question] = answer()
         found: Answer = self.shared[question]
@@ -165,7 +165,7 @@ class EventStore:
         return self.once(("column", stream, name), lambda: found.source.column(name).take(pa.array(found.rows)))
 
     def equals(self, stream: Stream, name: str) -> Equals | None:
-        """Where in a stream each value of a column is; None for columns of other types than integers and text."""
+        """The index of a column of a stream; None for columns that are not integers or text."""
         return self.once(("equals", stream, name), lambda: _equals(self.column(stream, name)))
 
 
@@ -181,7 +181,7 @@ def _equals(column: pa.Array) -> Equals | None:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What a query wants of the tables."""
+    """The data that a query needs from the tables."""
 
     streams: tuple[Stream, ...]
     partition_by: tuple[str, ...]
@@ -193,14 +193,14 @@ class Request:
 
 
 def request_of(plan: QueryPlan) -> Request:
-    """What a plan wants of the tables."""
+    """The data that a plan needs from the tables."""
     return Request(plan.streams, plan.query.partition_by, plan.catalog.time_type, plan.counting)
 
 
 def load_events(sources: tuple[EventSource, ...], request: Request, known: Sequence[Int64s] = ()) -> EventStore:
-    """Finds, keys, numbers and sorts the events of a query's streams.
+    """Selects, encodes, numbers and sorts the events of a query's streams.
 
-    `known` gives, per table, the positions that are settled already (-1: not yet), where positions are counted.
+    `known` has, per table, the positions that are known already (-1: unknown), if positions are counted.
     """
     found = [_rows_by_stream(source, request) for source in sources]
     if request.counting:
@@ -234,7 +234,7 @@ def load_events(sources: tuple[EventSource, ...], request: Request, known: Seque
 
 
 def _streams_in(source: EventSource, request: Request) -> tuple[list[Stream], list[Stream]]:
-    """The streams of the request that a table holds: those whose events are of no other stream, and the others."""
+    """The streams of the request in a table: those whose events belong to no other stream, and the others."""
     alone: list[Stream] = []
     sharing: list[Stream] = []
     for stream in filter(source.input.holds, request.streams):
@@ -245,7 +245,7 @@ def _streams_in(source: EventSource, request: Request) -> tuple[list[Stream], li
 
 
 def _rows_by_stream(source: EventSource, request: Request) -> tuple[list[Stream], Codes, Int64s]:
-    """The streams of the request that a table holds, their rows, one run per stream, and where the runs start."""
+    """The streams of the request in a table, their rows, one run per stream, and the starts of the runs."""
     alone, sharing = _streams_in(source, request)
     rows, runs = np.empty(0, np.int32), np.zeros(1, np.int64)
     if alone:
@@ -262,7 +262,7 @@ def _rows_by_stream(source: EventSource, request: Request) -> tuple[list[Stream]
 
 
 def in_streams(table: InputTable, streams: Sequence[Stream]) -> Mask:
-    """Which rows of a table with a type column belong, or may belong, to some of the streams."""
+    """The rows of a table with a type column that belong, or may belong, to some of the streams."""
     plain = [name for name in streams if not isinstance(name, AnyEvent)]
     kinds = dict.fromkeys(kind for name in plain for kind in table.hierarchy.kinds_of(name))
     named = [kind for kind in kinds if isinstance(kind, str)]
@@ -279,7 +279,7 @@ def in_streams(table: InputTable, streams: Sequence[Stream]) -> Mask:
 
 
 def stream_codes(table: InputTable, streams: Sequence[str]) -> Codes:
-    """Which of the streams each row belongs to, -1 for none of them."""
+    """The stream of each row, -1 for none of them."""
     assert table.type is not None
     column = table.table.column(table.type)
     pieces = [_chunk_codes(chunk, tuple(streams)) for chunk in column.chunks]
@@ -336,7 +336,7 @@ def _partition_keys(
 
 
 def key_column(source: EventSource, name: str, request: Request) -> pa.Array:
-    """A partition column; the words for time stand for the time columns."""
+    """A partition column; the names of time fields refer to the time columns."""
     if name in source.input.table.column_names:
         raw = source.input.table.schema.field(name).type
         return source.raw_column(name) if pa.types.is_decimal(raw) else source.column(name)
@@ -345,7 +345,7 @@ def key_column(source: EventSource, name: str, request: Request) -> pa.Array:
 
 
 def _keys_of_all_rows(sources: Sequence[EventSource], request: Request) -> tuple[tuple[Codes, ...], int]:
-    """The key of every row, relevant or not; NO_KEY for rows without a time."""
+    """The key of every row, whether or not a query needs it; NO_KEY for rows without a time."""
     everything = [np.arange(len(source.starts), dtype=np.int32) for source in sources]
     keys, key_count = _partition_keys(sources, everything, request)
     valid = [source.valid for source in sources]
@@ -358,7 +358,7 @@ def _keys_of_all_rows(sources: Sequence[EventSource], request: Request) -> tuple
 def arrange(
     source: EventSource, rows: Codes, keys: Codes, key_count: int, positions: Int64s | None = None
 ) -> Candidates:
-    """Sorted by key and start; rows without a key are left out. Equal times keep the order of arrival."""
+    """Sorts by key and start; rows without a key are left out. Equal times keep the order of arrival."""
     starts = source.starts[rows] if len(rows) < len(source.starts) else source.starts
     if not is_sorted(starts):
         order = order_by_time(starts)
@@ -375,7 +375,7 @@ def arrange(
 def _number_positions(
     sources: Sequence[EventSource], row_keys: Sequence[Codes], key_count: int, known: Sequence[Int64s]
 ) -> tuple[Timeline, tuple[Int64s, ...]]:
-    """Numbers all events of each key in the order of (end, arrival), going on from the positions known already."""
+    """Numbers all events of each key in the order of (end, arrival), continuing from the known positions."""
     keys = np.concatenate(row_keys) if row_keys else np.empty(0, np.int32)
     ends = np.concatenate([source.ends for source in sources]) if sources else np.empty(0, np.int64)
     fixed = np.concatenate(known) if known else np.full(len(keys), -1, np.int64)

@@ -1,4 +1,4 @@
-"""Choices of events that fail a query by one requirement alone: the matches of the query without it, less its own."""
+"""Finds choices of events that fail a query by exactly one requirement, and the open goals of a running query."""
 
 from __future__ import annotations
 
@@ -40,9 +40,9 @@ class Choices:
 
 @dataclass
 class Search:
-    """Looks for choices of events that meet some of the requirements of a question.
+    """Searches for choices of events that meet some of the requirements of a question.
 
-    `most` is how many are counted at once; what is more is cut.
+    `most` is the maximum number that is counted; further ones are cut.
     """
 
     question: requirements.Question
@@ -52,11 +52,11 @@ class Search:
 
     @cached_property
     def matches(self) -> Choices:
-        """The matches of the query itself, policies aside."""
+        """The matches of the query itself, without policies."""
         return self.choices(self.question.query)
 
     def choices(self, query: PatternQuery) -> Choices:
-        """The matches of a query that is the question with something left out."""
+        """The matches of a relaxed query."""
         try:
             plan = self.planned(query)
         except QueryError as error:
@@ -77,25 +77,25 @@ class Search:
         return plan_checked(query, self.plan.catalog, self.plan.source)
 
     def present(self, stream: Stream) -> int:
-        """How many events of a stream there are, with a key or without."""
+        """The number of events of a stream, with or without a key."""
         plan = self.planned(replace(self.question.query, partition_by=()))
         return len(examine(plan, self.sources)[0].store.streams[stream])
 
     def satisfying(self, variable: Variable) -> int:
-        """How many events of a variable's stream satisfy what it asks of them by themselves."""
+        """The number of events of a variable's stream that satisfy its own conditions."""
         plan = self.planned(replace(self.question.query, partition_by=()))
         store = examine(plan, self.sources)[0].store
         return len(find_candidates(variable, plan.graphs[0].graph, store, plan.catalog))
 
     def misses(self, requirement: requirements.Requirement) -> Choices:
-        """The choices that meet everything but this requirement."""
+        """The choices that meet everything except this requirement."""
         found = self._beside_matches(self.question.without([requirement]))
         if not found.cut or requirement.kind != requirements.WINDOW:
             return found
         return replace(self._nearest_windows(requirement) or found, cut=True)
 
     def _nearest_windows(self, requirement: requirements.Requirement) -> Choices | None:
-        """Where there are too many: those that a window of twice, four times, ... its length would let in."""
+        """If there are too many choices: those that a window of twice, four times, ... its length would admit."""
         for doubled in range(1, 62):
             found = self._beside_matches(self.question.within(requirement, 2**doubled))
             if found.count or found.cut:
@@ -103,14 +103,14 @@ class Search:
         return None
 
     def _beside_matches(self, query: PatternQuery) -> Choices:
-        """The matches of the looser query that are none of the query itself."""
+        """The matches of the relaxed query that are not matches of the query itself."""
         found = self.choices(query)
         return Choices(tuple(_beside(found.chunks, self.matches.chunks)), found.cut)
 
     def distances(self, requirement: requirements.Requirement, chunk: MatchChunk) -> Int64s | None:
-        """By how much each choice misses an order, a relation or a window, in ticks or positions.
+        """How much each choice misses an order, a relation or a window by, in ticks or positions.
 
-        None: that is no distance.
+        None: the requirement has no distance.
         """
         if requirement.kind == requirements.WINDOW and isinstance(requirement.window, Events):
             positions = [chunk.space.value(position_of(name), chunk.rows) for name in _bound(requirement.left, chunk)]
@@ -125,7 +125,7 @@ class Search:
         return TimeScale(self.plan.catalog.unit).ticks(window)
 
     def _beyond(self, compared: requirements.Comparison, chunk: MatchChunk) -> Int64s | None:
-        """By how much the difference of two points exceeds what it may be."""
+        """How much the difference of two points exceeds its limit."""
         left, right = _bound(compared.left, chunk), _bound(compared.right, chunk)
         if not left or not right:
             return None
@@ -136,7 +136,8 @@ class Search:
         return values[0] - values[1] - allowed
 
     def forbidden(self, requirement: requirements.Requirement, chunk: MatchChunk) -> list[tuple[Join, Rows]]:
-        """What came in the scope of a NOT, for each choice: joins and rows whose origin is the place of the choice."""
+        """The forbidden matches in the scope of a NOT, for each choice: joins and rows whose origin is the place of the
+        choice."""
         assert requirement.kind == requirements.ABSENCE
         around = Rows(chunk.rows.length, chunk.rows.places, np.arange(chunk.rows.length, dtype=np.int32))
         found = []
@@ -146,7 +147,7 @@ class Search:
         return found
 
     def _absences(self, requirement: requirements.Requirement, chunk: MatchChunk) -> list[AbsencePlan]:
-        """The absences that a NOT means for the choices of a chunk."""
+        """The absences of a NOT for the choices of a chunk."""
         rounds = chunk.query_plan.normal_form.repetitions.unrolled
         longest = max((repetition.most for repetition in rounds.values()), default=1)
         plan = plan_checked(self.question.query, self.plan.catalog, self.plan.source, longest=longest)
@@ -168,7 +169,7 @@ def _bound(names: Sequence[Name], chunk: MatchChunk) -> list[Name]:
 
 
 def _edge(names: Sequence[Name], side: str, chunk: MatchChunk) -> Int64s:
-    """The least start or the greatest end of some variables."""
+    """The minimum start or the maximum end of some variables."""
     combine, point = (np.minimum, start_of) if side == "s" else (np.maximum, end_of)
     found: Int64s = combine.reduce([chunk.space.value(point(name), chunk.rows) for name in names])
     return found
@@ -180,7 +181,7 @@ def _base_names(names: Iterable[Name]) -> set[Name]:
 
 
 def _beside(chunks: Sequence[MatchChunk], others: Sequence[MatchChunk]) -> Iterable[MatchChunk]:
-    """The chunks without the choices that are among the others."""
+    """The chunks without the choices that are also among the others."""
     names = in_order({name for chunk in (*chunks, *others) for name in chunk.rows.places})
     mine, known = (
         np.concatenate([_identities(chunk, names) for chunk in found] or [np.empty((0, len(names) + 1), np.int64)])
@@ -196,7 +197,7 @@ def _beside(chunks: Sequence[MatchChunk], others: Sequence[MatchChunk]) -> Itera
 
 
 def are_among(rows: Int64s, known: Int64s) -> Mask:
-    """Which rows of a matrix are among those of another."""
+    """The rows of a matrix that also occur in another."""
     _, codes = np.unique(np.concatenate([known, rows]), axis=0, return_inverse=True)
     codes = codes.reshape(-1)
     among: Mask = np.isin(codes[len(known) :], codes[: len(known)])
@@ -204,7 +205,7 @@ def are_among(rows: Int64s, known: Int64s) -> Mask:
 
 
 def _identities(chunk: MatchChunk, names: Sequence[Name]) -> Int64s:
-    """What tells choices apart: the events, the moments, and the branches of OR."""
+    """What identifies choices: the events, the moments, and the branches of OR."""
     rows, space = chunk.rows, chunk.space
     columns = np.full((rows.length, len(names) + 1), -1, np.int64)
     for place, name in enumerate(names):
@@ -216,18 +217,18 @@ def _identities(chunk: MatchChunk, names: Sequence[Name]) -> Int64s:
     return columns
 
 
-# --- What a run still waits for: choices of kept events that later ones can complete, and what these would be.
+# --- open goals: choices of kept events that later events can complete
 
 Listed = tuple[frozenset[Name], Sequence[Name], Int64s]
-"""The variables of choices that are listed, in order, and the rows of their events."""
+"""The variables of the listed choices, in order, and the rows of their events."""
 
 
 @dataclass(frozen=True, slots=True)
 class Goals:
-    """Choices of events of one kind. Without an `opening` all events are there, and a moment is waited for.
+    """Open choices of events of one kind. Without an `opening`, all events are there and only a moment is pending.
 
-    `after` is the earliest start of each awaited variable and `until` the latest moment at which what is awaited can
-    come, NEVER and FOREVER where there is none.
+    `after` is the earliest start of each awaited variable and `until` the latest time at which it can come; NEVER and
+    FOREVER if there is none.
     """
 
     chunk: MatchChunk
@@ -238,7 +239,7 @@ class Goals:
 
 
 def open_goals(look: Look, plan: QueryPlan) -> Iterator[Goals]:
-    """The open goals of one plan of a stage in what it keeps, those with more events first."""
+    """The open goals of one plan of a stage in its kept events, those with more events first."""
     if look.watermark is None or plan.tracking is not None:
         return
     everything, settled = look.events(plan), look.events(plan, look.watermark)
@@ -278,7 +279,7 @@ def _goals(opening: requirements.Opening, chunk: MatchChunk, watermark: int) -> 
 
 
 def _can_be_completed(opening: requirements.Opening, chunk: MatchChunk, store: EventStore, watermark: int) -> Mask:
-    """Whether every event that is missing can still come: it ends after the watermark, and at a later position."""
+    """Whether every missing event can still come: it ends after the watermark, and at a later position."""
     possible = np.ones(chunk.rows.length, bool)
     for name in opening.missing:
         possible &= _latest(opening.whole, end_of(name), chunk) > watermark
@@ -297,7 +298,7 @@ def _points(chunk: MatchChunk) -> list[Point]:
 
 
 def _latest(graph: Graph, point: Point, chunk: MatchChunk) -> Int64s:
-    """The latest moment that the bound events leave to a point."""
+    """The latest time that the bound events allow for a point."""
     latest = np.full(chunk.rows.length, FOREVER, np.int64)
     for known in _points(chunk):
         limit = graph.times.limit(point, known)
@@ -307,7 +308,7 @@ def _latest(graph: Graph, point: Point, chunk: MatchChunk) -> Int64s:
 
 
 def _earliest(graph: Graph, point: Point, chunk: MatchChunk) -> Int64s:
-    """The earliest moment that the bound events leave to a point."""
+    """The earliest time that the bound events allow for a point."""
     earliest = np.full(chunk.rows.length, NEVER, np.int64)
     for known in _points(chunk):
         limit: Limit | None = graph.times.limit(known, point)
@@ -328,7 +329,7 @@ def _rows(chunk: MatchChunk, names: Sequence[Name]) -> Int64s:
 
 
 def _is_extended(chunk: MatchChunk, listed: Sequence[Listed]) -> Mask:
-    """Which choices are part of one that is listed."""
+    """The choices that are part of a listed one."""
     names = in_order(chunk.plan.graph.names)
     mine, extended = _rows(chunk, names), np.zeros(chunk.rows.length, bool)
     for held, order, rows in listed:

@@ -1,4 +1,4 @@
-"""Names for matches that are the same in every run: a hash of the pattern and of the events that a match binds."""
+"""Ids of matches and events that are the same in every run, and the lineage of matches as event ids."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ from ensue.text.render import render_query
 Hashes = npt.NDArray[np.uint64]
 
 LANES = ("ensue-match-id-0", "ensue-match-id-1")
-"""Two independent hashes of 64 bits make an id. These are the keys (16 bytes) under which texts are hashed."""
+"""An id consists of two independent 64-bit hashes. These are the keys (16 bytes) for hashing texts."""
 
 MULTIPLIERS = (np.uint64(0x9E3779B97F4A7C15), np.uint64(0xC2B2AE3D27D4EB4F))
 
 
 def match_ids(chunk: MatchChunk, plan: QueryPlan, columns: Mapping[Stream, Sequence[str]]) -> pa.Array:
-    """A text of 32 hexadecimal digits for each match; `columns` are those that tell the events of a stream apart.
+    """A text of 32 hexadecimal digits for each match; `columns` are those that distinguish the events of a stream.
 
-    Equal events are told apart by their number among their like, so that every match has an id of its own.
+    Equal events are distinguished by their number among their equals, so every match has its own id.
     """
     lanes = [_lane(chunk, plan, columns, number) for number in range(len(LANES))]
     digits = np.stack(lanes, axis=1).astype(">u8").view(np.uint8).reshape(chunk.rows.length, 16)
@@ -42,7 +42,8 @@ def match_ids(chunk: MatchChunk, plan: QueryPlan, columns: Mapping[Stream, Seque
 
 
 def event_ids(space: Workspace, matches: Rows, name: Name, columns: Sequence[str]) -> list[Hashes]:
-    """The two halves of the id of the event that each match binds to a variable; `columns` are all of its stream."""
+    """The two halves of the id of the event that each match binds to a variable; `columns` are all columns of its
+    stream."""
     rows, stream = space.candidates[name].rows[matches.places[name]], space.streams[name]
     return [
         _mix(
@@ -55,7 +56,7 @@ def event_ids(space: Workspace, matches: Rows, name: Name, columns: Sequence[str
 def row_ids(columns: Mapping[str, pa.Array], numbers: Hashes | None) -> pa.Array:
     """A text of 32 hexadecimal digits for each row of a table with these columns.
 
-    `numbers` tell equal rows apart; without them, each row has its number among its equals in this table.
+    `numbers` distinguish equal rows; without them, each row gets its number among its equals in this table.
     """
     lanes = []
     for lane in range(len(LANES)):
@@ -84,14 +85,14 @@ def _lane(chunk: MatchChunk, plan: QueryPlan, columns: Mapping[Stream, Sequence[
 
 
 def _telling(space: Workspace, name: Name, columns: Mapping[Stream, Sequence[str]]) -> Sequence[str]:
-    """The columns that tell the events of a variable apart; those of several streams are told apart by their type."""
+    """The columns that distinguish the events of a variable; several streams are distinguished by their type."""
     stream, kind = space.streams[name], space.candidates[name].source.input.type
     own = columns[stream]
     return own if not isinstance(stream, AnyEvent) or kind is None else [*dict.fromkeys([*own, kind])]
 
 
 def _hashes_by_row(space: Workspace, name: Name, columns: Sequence[str], lane: int) -> Hashes:
-    """The hash of each row of the variable's table that it can bind, also of those that no pass has looked at."""
+    """The hash of each row of the variable's table that it can bind, including rows that no pass has visited."""
     known = space.identities.get((name, lane))
     if known is not None:
         return known
@@ -105,7 +106,7 @@ def _hashes_by_row(space: Workspace, name: Name, columns: Sequence[str], lane: i
 
 
 def pattern_identity(plan: QueryPlan) -> str:
-    """What stands for the pattern: its name, or its text if it has none."""
+    """The identity of the pattern: its name, or its text if it has none."""
     return str(plan.query.name or "") or render_query(plan.query)
 
 
@@ -122,7 +123,7 @@ def _event_hashes(found: Candidates, names: Sequence[str], lane: int) -> Hashes:
 
 
 def _value_hashes(values: pa.Array, lane: int) -> Hashes | None:
-    """A hash of each value; null has one of its own. Lists and structs do not tell events apart."""
+    """A hash of each value; null has its own. Lists and structs are ignored."""
     if pa.types.is_nested(values.type) or pa.types.is_null(values.type) or pa.types.is_interval(values.type):
         return None
     missing = values.is_null().to_numpy(zero_copy_only=False)
@@ -151,7 +152,7 @@ def _as_integers(values: pa.Array) -> pa.Array:
 
 
 def _number_among_equals(keys: Codes, hashes: Hashes) -> Hashes:
-    """For each event how many equal ones of the same key stand before it."""
+    """For each event, the number of equal events of the same key before it."""
     order = np.lexsort((hashes, keys))
     hashes, keys = hashes[order], keys[order]
     first = np.ones(len(order), bool)
@@ -163,7 +164,7 @@ def _number_among_equals(keys: Codes, hashes: Hashes) -> Hashes:
 
 
 def _mix(one: Hashes, other: Hashes, lane: int) -> Hashes:
-    """Both values in one, every bit of which depends on every bit of both (the finalizer of splitmix64)."""
+    """Mixes two values; every bit of the result depends on every bit of both (the finalizer of splitmix64)."""
     value = (one + MULTIPLIERS[lane]) * MULTIPLIERS[lane] ^ other
     value = (value ^ (value >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     value = (value ^ (value >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
@@ -176,14 +177,14 @@ def _seed(text: str, lane: int) -> np.uint64:
 
 
 def hexadecimal(digits: npt.NDArray[np.uint8]) -> npt.NDArray[np.str_]:
-    """Rows of bytes as texts of hexadecimal digits."""
+    """Rows of bytes as hexadecimal texts."""
     alphabet = np.frombuffer(b"0123456789abcdef", np.uint8)
     letters = np.empty((len(digits), 2 * digits.shape[1]), np.uint8)
     letters[:, 0::2], letters[:, 1::2] = alphabet[digits >> 4], alphabet[digits & 15]
     return letters.view(f"S{letters.shape[1]}").ravel().astype(str)
 
 
-# --- Of which events of the tables a match is made, at any depth: their ids, in the order of their times.
+# --- lineage: the ids of the source events of a match, ordered by time
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,7 +198,7 @@ class _Bound:
 
 
 def lineage_ids(chunk: MatchChunk, name: Name | None, columns: Mapping[Stream, Sequence[str]]) -> pa.Array:
-    """For each match the ids of the events below a variable (None: all of them), each once; null if it is not bound.
+    """For each match, the ids of the source events of a variable (None: of all), each once; null if it is not bound.
 
     `columns` are all columns of a stream.
     """
@@ -210,12 +211,12 @@ def lineage_ids(chunk: MatchChunk, name: Name | None, columns: Mapping[Stream, S
 
 
 def lineage_members(chunk: MatchChunk, columns: Mapping[Stream, Sequence[str]]) -> pa.Array:
-    """For each match the events below it, in the form in which an event of a declared stream carries them."""
+    """For each match, its source events in the form that events of a declared stream carry."""
     return _as_lists(*_in_order(list(_bound(chunk)), chunk.rows.length, columns))
 
 
 def united_members(lineages: pa.Array, owners: Codes, count: int) -> pa.Array:
-    """The lineages of `count` events, each that of all rows that it owns together."""
+    """The merged lineages of `count` events from all rows that each owns."""
     events = lineages.flatten()
     values = [np.asarray(events.field(place)) for place in range(events.type.num_fields)]
     lengths = pc.list_value_length(lineages).to_numpy(zero_copy_only=False)
@@ -247,14 +248,14 @@ def _bound(chunk: MatchChunk) -> Iterator[_Bound]:
 def _in_order(
     parts: Sequence[_Bound], count: int, columns: Mapping[Stream, Sequence[str]]
 ) -> tuple[list[np.ndarray], np.ndarray]:
-    """The events below all matches, by match and time, each once, and where those of each match begin."""
+    """The source events of all matches, by match and time, each once, and the start of each match."""
     found = [_members(part, columns) for part in parts]
     matches, *values = (np.concatenate(pieces) for pieces in zip(*found, strict=True))
     return _each_once(matches, values, count)
 
 
 def _each_once(matches: np.ndarray, values: Sequence[np.ndarray], count: int) -> tuple[list[np.ndarray], np.ndarray]:
-    """Members by match and time, without those that stand twice in one match."""
+    """Members by match and time, each once per match."""
     order = np.lexsort([*values[::-1], matches])
     matches, values = matches[order], [column[order] for column in values]
     if len(matches):
@@ -265,7 +266,7 @@ def _each_once(matches: np.ndarray, values: Sequence[np.ndarray], count: int) ->
 
 
 def _members(part: _Bound, columns: Mapping[Stream, Sequence[str]]) -> tuple[Int64s | Hashes, ...]:
-    """For each event the number of its match, its times and its id."""
+    """For each event, the number of its match, its times and its id."""
     found, places = part.space.candidates[part.name], part.rows.places[part.name]
     if not found.source.input.derived:
         ids = event_ids(part.space, part.rows, part.name, columns[part.space.streams[part.name]])

@@ -1,4 +1,4 @@
-"""The events that a stage keeps, encoded and sorted: new rows are sorted among themselves and merged."""
+"""The kept events of a stage, encoded and sorted: new rows are sorted among themselves and merged."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from ensue.kernels.sorted_runs import keep_sorted, merge_sorted, offsets_of_kind
 from ensue.nodes.names import Stream
 
 IDLE_CODES = 4096
-"""So many codes more than events may lie idle before keys are numbered anew."""
+"""The number of unused codes, beyond the number of events, at which keys are renumbered."""
 
 
 class Run(NamedTuple):
-    """The events of an input that a step has looked at, by stream, key, start and arrival.
+    """The evaluated events of an input, by stream, key, start and arrival.
 
     `rows` are those of the input, `kinds` the numbers of their streams.
     """
@@ -42,19 +42,19 @@ NOTHING = Run(NO_CODES, NO_CODES, NO_CODES, NO_TIMES, NO_TIMES)
 class Index:
     """The runs of the inputs of a stage.
 
-    `keys` gives equal keys the same code in every step. It only grows, so that a step that fails changes nothing.
+    `keys` gives equal keys the same code in every step. It only grows, so a failing step changes nothing.
     """
 
     keys: Keys
     runs: tuple[Run, ...] = ()
 
     def with_rows(self, place: int, rows: Codes, kinds: Codes, keys: Codes, source: EventSource) -> Run:
-        """The run of an input with further rows; `kinds` and `keys` are those of all rows of the source."""
+        """Adds rows to the run of an input; `kinds` and `keys` are those of all rows of the source."""
         before = self.runs[place] if self.runs else NOTHING
         return Run(*merge_sorted(*before, rows, kinds, keys, source.starts, source.ends)) if len(rows) else before
 
     def kept(self, runs: Sequence[Run], places: Sequence[Codes | None]) -> Index:
-        """The index of the rows that have a new place, which is not below 0; None: all rows of the input stay."""
+        """The index of the rows that have a new place (at least 0); None: all rows of the input stay."""
         left = [run if own is None else Run(*keep_sorted(*run, own)) for run, own in zip(runs, places, strict=True)]
         return replace(self, runs=tuple(left))
 
@@ -72,7 +72,7 @@ def candidates_of(run: Run, source: EventSource, streams: Sequence[Stream], key_
 
 
 def new_places(kept: Mask) -> Codes | None:
-    """Where each row is once only some are kept, -1 for the others; None if all are."""
+    """The new place of each row if only some are kept, -1 for the others; None if all are kept."""
     if kept.all():
         return None
     places = np.cumsum(kept, dtype=np.int32)
@@ -82,19 +82,19 @@ def new_places(kept: Mask) -> Codes | None:
 
 
 MOST_TEXT = 1 << 30
-"""So many bytes a column may hold that has room behind it."""
+"""The maximum number of bytes of a column with spare room."""
 
 
 class Room:
-    """The buffers of a column with room for further rows. Whoever holds all `used` rows may write behind them.
+    """The buffers of a column with room for further rows. The owner of all `used` rows may append to them.
 
-    Rows that were written once stay as they are, so that every state that holds some of them goes on holding them.
+    Written rows never change, so every state that shares some of them stays valid.
     """
 
     __slots__ = ("buffers", "data", "kind", "used", "valid", "values")
 
     def __init__(self, column: pa.Array, more: int, more_bytes: int) -> None:
-        """The rows of a column, with room for as many again and `more`."""
+        """The rows of a column, with room for the same number again and `more`."""
         size = 2 * (len(column) + more) + 1
         self.kind, self.used = column.type, 0
         self.valid: Mask | None = None
@@ -110,7 +110,7 @@ class Room:
         self.add(column, np.arange(len(column)))
 
     def add(self, column: pa.Array, rows: Int64s) -> pa.Array | None:
-        """The column so far with some rows of another behind it; None where there is no room."""
+        """The column with some rows of another appended; None if there is no room."""
         before, after = self.used, self.used + len(rows)
         if after >= len(self.values):
             return None
@@ -130,7 +130,7 @@ class Room:
 def joined(
     table: pa.Table, rooms: Sequence[Room | None], more: pa.Table, rows: Int64s
 ) -> tuple[pa.Table, tuple[Room | None, ...]]:
-    """A table with some rows of another one behind its own, each column in one piece, and where further ones go."""
+    """A table with some rows of another appended, each column in one piece, and the buffers for further rows."""
     columns, after = [], []
     for place, item in enumerate(table.schema):
         room, added = rooms[place] if rooms else None, one_chunk(more.column(item.name))
@@ -145,7 +145,7 @@ def joined(
 
 
 def _copied(column: pa.Array, more: pa.Array, rows: Int64s) -> tuple[pa.Array, Room | None]:
-    """A column and some rows of another in buffers of their own; with room, where its type and its size allow it."""
+    """A column and some rows of another in new buffers; with spare room if its type and size allow it."""
     if _can_have_room(column.type) and column.nbytes + more.nbytes < MOST_TEXT:
         room = Room(column, len(rows), more.nbytes)
         found = room.add(more, rows)
@@ -165,7 +165,7 @@ def _is_text(kind: pa.DataType) -> bool:
 
 
 def _values_of(column: pa.Array) -> np.ndarray:
-    """The buffer of a column of values of a fixed size; what stands for nulls may be anything."""
+    """The buffer of a column of fixed-size values; the values of nulls are undefined."""
     buffer = column.buffers()[1]
     kind = np.dtype(f"u{column.type.byte_width}")
     if buffer is None:

@@ -1,4 +1,4 @@
-"""Enumerating the matches of a graph: one variable after the other, over arrays of all keys, in bounded chunks."""
+"""Enumerates the matches of a graph: one variable after the other, over arrays of all keys, in bounded chunks."""
 
 from __future__ import annotations
 
@@ -26,20 +26,20 @@ from ensue.plan.planner import join_order, precedence
 from ensue.plan.plans import AbsencePlan, CollectionPlan, GraphPlan, Side
 
 FEW_PAIRS = 1 << 17
-"""So few pairs of two variables are joined at once: to look for events without partners would take longer. With many
-variables, pairs that lead nowhere multiply."""
+"""Up to this number of pairs, two variables are joined directly: searching for events without partners would take
+longer. With more variables, pairs that lead nowhere multiply."""
 
 FIRST_BLOCK = 16
 BLOCK_GROWTH = 4
 MOST_MOMENTS = np.iinfo(np.int32).max
-"""How many forbidden candidates are tried first per match, and how fast that grows while none was found."""
+"""The number of forbidden candidates that are tried first per match, and its growth while none is found."""
 
 
 @dataclass(slots=True)
 class Join:
-    """The enumeration of one graph in one workspace, with the joins of the absences inside of it.
+    """The enumeration of one graph in one workspace, with the joins of the absences inside it.
 
-    `summaries` are shared by all joins of an evaluation: what they say does not depend on the match around them.
+    `summaries` are shared by all joins of an evaluation, because they do not depend on the outer match.
     """
 
     space: Workspace
@@ -47,7 +47,7 @@ class Join:
     inner: dict[int, Join] = field(default_factory=dict)
     steps_of_existence: list[JoinStep] | None = None
     reached: bool = False
-    """Whether all variables were ever bound, whatever was judged afterwards."""
+    """Whether all variables were bound at least once, whatever was checked afterwards."""
 
     # -- enumeration -----------------------------------------------------------------------------------------------
 
@@ -62,7 +62,7 @@ class Join:
             yield from self._extend(seeds, steps[1:])
 
     def exist(self, rows: Rows) -> Mask:
-        """Which of the matches around have at least one match of this (forbidden) graph in scope."""
+        """The outer matches that have at least one match of this (forbidden) graph in scope."""
         found = np.zeros(rows.length, bool)
         if self.steps_of_existence is None:
             self.steps_of_existence = self._steps(self._order(self.space.sight.outer))
@@ -116,7 +116,7 @@ class Join:
         return known[wanted]
 
     def _residual_conditions(self, name: Name, bound: frozenset[Name]) -> list[Expr]:
-        """The conditions that the join key of this step does not take care of."""
+        """The conditions that the join key of this step does not cover."""
         graph = self.space.plan.graph
         classes = self.space.join_classes(name, bound | self.space.sight.outer)
         keyed = {member for group in classes for member in group.members}
@@ -151,7 +151,7 @@ class Join:
     def _bind(
         self, rows: Rows, step: JoinStep, first: Codes, last: Codes, classes: tuple[EqualityClass, ...]
     ) -> Iterator[Rows]:
-        """The rows extended by every event in their range that passes what can be checked now."""
+        """The rows extended by every event in their range that passes the checks of this step."""
         for probes, places in expand_in_chunks(first, last, self.space.options.chunk_rows):
             if classes:
                 places = self.space.index(step.variable, classes).order[places]
@@ -160,7 +160,7 @@ class Join:
     def _bind_next(
         self, rows: Rows, step: JoinStep, first: Codes, last: Codes, classes: tuple[EqualityClass, ...]
     ) -> Rows:
-        """The rows extended by the earliest event in their range that passes; those without one are left out."""
+        """The rows extended by the earliest event in their range that passes; rows without one are left out."""
         found = self.space.candidates[step.variable]
         ranks, by_rank = _ranked(found)
         best = np.full(rows.length, len(found), np.int64)
@@ -181,7 +181,7 @@ class Join:
     # -- moments ---------------------------------------------------------------------------------------------------
 
     def _with_moments(self, rows: Rows, repeated: Sequence[Moment]) -> Iterator[Rows]:
-        """The rows with every choice of the moments that come again and again."""
+        """The rows with every choice of the repeated moments."""
         if not repeated:
             yield rows
             return
@@ -195,7 +195,7 @@ class Join:
             yield from self._with_moments(rows.bind(moment.name, probes, numbers), repeated[1:])
 
     def _moment_limits(self, moment: Moment, rows: Rows) -> tuple[Int64s, Int64s]:
-        """Where a moment lies in each row: within its bounds, as far as time is known, before what would forbid it."""
+        """The range of a moment in each row: within its bounds, the known time, and before it would be forbidden."""
         space = self.space
         low, high = space.limits(self._moment_range(moment.name), rows)
         if low is None:
@@ -223,7 +223,7 @@ class Join:
         return known[wanted]
 
     def _filter_late(self, rows: Rows) -> Rows:
-        """The rows that pass the conditions that are about moments."""
+        """The rows that pass the conditions on moments."""
         graph = self.space.plan.graph
         names = {moment.name for moment in graph.repeated}
         if not names:
@@ -255,7 +255,7 @@ class Join:
         return first, last, classes
 
     def _within_positions(self, rows: Rows, step: JoinStep, first: Codes, last: Codes) -> tuple[Codes, Codes]:
-        """Candidates without an end column lie in the order of their positions, so these are a range as well."""
+        """Narrows the ranges by position: candidates without an end column are sorted by position."""
         found = self.space.candidates[step.variable]
         assert found.positions is not None
         low, high = self.space.limits(step.position, rows)
@@ -293,7 +293,7 @@ class Join:
         return bool(self.space.join_classes(step.variable, self.space.sight.outer))
 
     def _filter(self, rows: Rows, step: JoinStep) -> Rows:
-        """The rows that pass everything that can be checked now that the step's variable is bound."""
+        """The rows that pass all checks that are possible after binding the step's variable."""
         found = self.space.candidates[step.variable]
         if not found.are_points:
             rows = self._inside(rows, step.end, self.space.value(end_of(step.variable), rows))
@@ -327,7 +327,7 @@ class Join:
     # -- absences --------------------------------------------------------------------------------------------------
 
     def _without_forbidden(self, rows: Rows) -> Rows:
-        """The complete rows for which no absence is violated that no step has judged."""
+        """The complete rows that violate none of the absences that no step has checked."""
         graph = self.space.plan.graph
         moments = {moment.name for moment in graph.repeated}
         for absence in self.space.plan.absences:
@@ -360,7 +360,7 @@ class Join:
         return self.inner[number]
 
     def _summary(self, absence: AbsencePlan) -> Summary:
-        """Computed once per evaluation and absence, over all keys."""
+        """The summary of an absence, computed once per evaluation over all keys."""
         if id(absence) not in self.summaries:
             variables = absence.graph.graph.variables
             question: Hashable
@@ -386,7 +386,7 @@ class Join:
     # -- collections -----------------------------------------------------------------------------------------------
 
     def _with_lists(self, rows: Rows) -> Rows:
-        """The complete rows with their collections, as far as something depends on them, that fit what is asked."""
+        """The complete rows with their collections, if needed, that satisfy the requirements on lists."""
         plan = self.space.plan
         for collection in plan.collections:
             if rows.length and collection.needed:
@@ -397,7 +397,8 @@ class Join:
         return self._where_lists_hold(rows) if self.space.store.is_certain else rows
 
     def where_lists_fit(self, rows: Rows) -> Rows:
-        """The rows whose collections are as asked; for those that have none yet, this is judged when they are made."""
+        """The rows whose collections satisfy the requirements; collections not built yet are checked when they are
+        built."""
         for collection in self.space.plan.collections:
             if collection.needed and collection.collection.threat is None:
                 rows = rows.where(fits(collection, rows.lists[collection.collection.name]))
@@ -422,12 +423,12 @@ class Join:
         return lists_of(parts, rows.length, plan.collection.names)
 
     def all_matches(self, rows: Rows) -> Iterator[Rows]:
-        """Every match of this graph in the scope of the matches around it."""
+        """Every match of this graph in the scope of the outer matches."""
         steps = self._steps(self._order(self.space.sight.outer))
         yield from self._extend(rows.where(self._premises_hold(rows)), steps)
 
     def _premises_hold(self, rows: Rows) -> Mask:
-        """For which matches around there can be a match of this graph at all."""
+        """The outer matches for which this graph can have a match."""
         mask = np.ones(rows.length, bool)
         for bound in self.space.plan.graph.premises:
             mask &= self.space.value(bound.left, rows) - self.space.value(bound.right, rows) <= bound.limit.whole
@@ -443,7 +444,7 @@ class Join:
     # -- pruning ---------------------------------------------------------------------------------------------------
 
     def prune(self) -> None:
-        """Drops candidates without partners, by semi-joins both ways in time, if the first join would grow."""
+        """Drops candidates without partners, by semi-joins in both directions of time, if the first join would grow."""
         graph = self.space.plan.graph
         if graph.succession or not self.space.options.prune:
             return
@@ -490,7 +491,7 @@ def _is_about(absence: AbsencePlan, names: set[Name]) -> bool:
 
 
 def _forbids_later(absence: AbsencePlan, moment: Moment) -> bool:
-    """Whether what is forbidden lies before the moment, so that from some moment on all are."""
+    """Whether the forbidden match is before the moment, so that all later moments are forbidden too."""
     assert absence.lower is not None and absence.upper is not None
     return absence.upper.points == (end_of(moment.name),) and moment.name not in absence.lower.variables
 
@@ -500,9 +501,9 @@ def _forbids_later(absence: AbsencePlan, moment: Moment) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """Per key, the starts of forbidden matches in order, and at each the earliest completion of those from there on.
+    """Per key, the starts of forbidden matches in order, and for each the earliest completion from there on.
 
-    Both arrays rise within a key, so each can be searched by the other.
+    Both arrays increase within a key, so each can be searched by the other.
     """
 
     offsets: Int64s
@@ -519,7 +520,7 @@ class Summary:
 
 
 def summarize_chain(space: Workspace, chain: tuple[Name, ...]) -> Summary:
-    """The summary of a sequence: from the last item backwards, the least over the successors in range."""
+    """The summary of a sequence: backwards from the last item, the minimum over the successors in range."""
     times = space.plan.graph.times
     completions = space.candidates[chain[-1]].ends
     for name, following in reversed(list(pairwise(chain))):
@@ -543,7 +544,7 @@ def summarize_chain(space: Workspace, chain: tuple[Name, ...]) -> Summary:
 
 
 def summarize_matches(space: Workspace, matches: Iterable[Rows]) -> Summary:
-    """The summary of forbidden matches that are enumerated: only the earliest completion per starting event is kept."""
+    """The summary of enumerated forbidden matches: only the earliest completion per starting event is kept."""
     extent = space.plan.graph.extent
     earliest = {name: np.full(len(space.candidates[name]), FOREVER, np.int64) for name in extent.starts}
     for rows in matches:

@@ -18,16 +18,16 @@ NO_KEY = -1
 """The code of null, which equals nothing."""
 
 DENSE_FACTOR = 2
-"""Integers are their own codes while their range is at most so many times their count."""
+"""Integers are their own codes if their range is at most this many times their count."""
 
 WHOLE_NUMBERS = {Kind.INTEGER, *TIMES}
-"""What is a whole number inside."""
+"""Kinds that are stored as integers."""
 
 
 def encode_columns(columns: Sequence[Sequence[pa.Array]]) -> tuple[list[Codes], int]:
     """Codes for tables that share key columns: `columns[k][i]` is key column `k` of table `i`.
 
-    Gives one array of codes per table, and how many codes there are. Rows that agree on all columns get one code.
+    Returns one array of codes per table, and the number of codes. Rows that agree on all columns get the same code.
     """
     codes, count = encode_values(columns[0])
     for parts in columns[1:]:
@@ -36,9 +36,9 @@ def encode_columns(columns: Sequence[Sequence[pa.Array]]) -> tuple[list[Codes], 
 
 
 def encode_values(parts: Sequence[pa.Array], numbers_as_floats: bool = False) -> tuple[list[Codes], int]:
-    """Codes for arrays of comparable types, equal for equal values; null and only null is NO_KEY.
+    """Codes for arrays of comparable types, equal for equal values; only null has the code NO_KEY.
 
-    An integer and a float are compared exactly, or both as floats, which is what `=` between them means.
+    An integer and a float are compared exactly, or both as floats, as `=` between them does.
     """
     kinds = {kind_of(part.type) for part in parts} - {Kind.NULL}
     if len({part.type for part in parts}) == 1:
@@ -79,7 +79,7 @@ def _floor_divide(values: pa.Array, divisor: int) -> pa.Array:
 
 
 def _whole_and_fraction(part: pa.Array) -> tuple[pa.Array, pa.Array]:
-    """A number as an integer and what is left; a float beyond the integers is all left over."""
+    """A number as an integer and a remainder; a float beyond the integer range is all remainder."""
     if not pa.types.is_floating(part.type):
         whole = part.cast(pa.int64())
         return whole, pc.if_else(whole.is_valid(), 0.0, None).cast(pa.float64())
@@ -125,7 +125,7 @@ def _with_nulls(indices: pa.Array) -> Codes:
 
 
 def _combine(codes: list[Codes], count: int, others: list[Codes], other_count: int) -> tuple[list[Codes], int]:
-    """One code per pair of codes; null in either is null."""
+    """One code per pair of codes; null if either is null."""
     lengths = [len(part) for part in codes]
     first, second = np.concatenate(codes), np.concatenate(others)
     packed = first.astype(np.int64) * max(other_count, 1)
@@ -146,11 +146,11 @@ def split(values: np.ndarray, lengths: Sequence[int]) -> list[np.ndarray]:
 # -- codes that stay the same from step to step -----------------------------------------------------------------------
 
 ROOM = 64
-"""For how many codes there is room in the beginning."""
+"""The initial capacity for codes."""
 
 
 def can_intern(kind: pa.DataType) -> bool:
-    """Whether keys of a (readable) type can have codes that last."""
+    """Whether keys of a (readable) type can have persistent codes."""
     return any(
         matches(kind)
         for matches in (
@@ -166,7 +166,7 @@ def can_intern(kind: pa.DataType) -> bool:
 
 
 class Values:
-    """Whole numbers with a code each. Codes are only ever added, so that everyone who has one can go on using it."""
+    """Integers with persistent codes. Codes are only added, so existing codes stay valid."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -185,7 +185,7 @@ class Values:
 
 
 class Texts:
-    """Texts with a code each, as for whole numbers."""
+    """Texts with persistent codes, as for integers."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -208,12 +208,12 @@ class Texts:
         return codes
 
     def find(self, offsets: np.ndarray, data: Bytes) -> Codes:
-        """The codes of texts, -1 for those that have none."""
+        """The codes of texts, -1 for unknown ones."""
         return find_texts(offsets, data, self.table, self.hashes, self.offsets, self.known)
 
 
 def _places(room: int) -> int:
-    """A power of two that is at least twice as much."""
+    """A power of two that is at least twice the number."""
     return 1 << (2 * room - 1).bit_length()
 
 
@@ -224,7 +224,7 @@ def _longer(values: np.ndarray, size: int) -> np.ndarray:
 
 
 class Keys:
-    """The codes of keys of one or more columns. A key with a null in it has none."""
+    """The codes of keys with one or more columns. A key with a null has no code."""
 
     def __init__(self, columns: int) -> None:
         self.columns: list[Values | Texts | None] = [None] * columns
@@ -232,7 +232,7 @@ class Keys:
 
     @property
     def count(self) -> int:
-        """How many codes there are."""
+        """The number of codes."""
         if not self.columns:
             return 1
         last = self.pairs[-1] if self.pairs else self.columns[0]
@@ -271,7 +271,7 @@ class Keys:
 
 
 def texts_of(column: pa.Array) -> tuple[np.ndarray, Bytes]:
-    """Where the texts of a column begin and the last one ends, and all their bytes."""
+    """The offsets of the texts of a column, and all their bytes."""
     width = np.int64 if pa.types.is_large_string(column.type) else np.int32
     _, offsets, data = column.buffers()
     if len(column) == 0 or data is None or offsets is None:
@@ -281,7 +281,7 @@ def texts_of(column: pa.Array) -> tuple[np.ndarray, Bytes]:
 
 
 def _numbers(column: pa.Array) -> Int64s:
-    """The values of a column as whole numbers, equal for equal ones."""
+    """The values of a column as integers, equal for equal values."""
     if pa.types.is_boolean(column.type):
         column = column.cast(pa.int64())
     elif pa.types.is_floating(column.type):

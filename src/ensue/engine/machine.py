@@ -1,7 +1,7 @@
-"""The machine: a compiled program plan. `step` takes rows and a watermark and gives the matches that have completed.
+"""The machine: a compiled program plan. `step` takes rows and a watermark and returns the matches that have completed.
 
-Batch is one step; a stream is a step for each batch. Statements that use the matches of others run in later stages of
-the same step: such matches end within it, so no later step could miss them and none of them is late.
+Batch is one step; a stream is one step per batch. Statements that use the matches of others run in later stages of the
+same step: such matches end within it, so no later step can miss them and none of them is late.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ UNLIMITED = Options(limit=None)
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Rows as a step takes them: one source per input, with its times as numbers, and what was set aside."""
+    """Rows as input of a step: one source per input, with its times as numbers, and the rows that were ignored."""
 
     sources: tuple[EventSource, ...]
     report: Report
@@ -53,8 +53,8 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """What a machine keeps between steps. `watermark` says how far time has come, `horizon` is the latest end of any
-    event. `report` counts what was read so far. `believed` is what STATEs keep, if patterns or users ask them."""
+    """What a machine keeps between steps. `watermark` is the time reached, `horizon` the latest end of any event.
+    `report` counts what was read so far. `believed` is the state of STATEs, if patterns or users query them."""
 
     stages: tuple[StageState, ...]
     watermark: int | None = None
@@ -64,7 +64,7 @@ class State:
 
     @property
     def waiting(self) -> tuple[pa.Table, ...]:
-        """Per input the rows that wait for the watermark before states."""
+        """Per input, the rows that wait for the watermark before the states."""
         return () if self.believed is None else self.believed.waiting
 
     @property
@@ -74,7 +74,7 @@ class State:
 
     @property
     def kept_rows(self) -> int:
-        """How many events are kept, those of declared streams included."""
+        """The number of kept events, including those of declared streams."""
         waiting = 0 if self.believed is None else self.believed.waiting_rows
         return waiting + sum(len(kept) for stage in self.stages for kept in stage.kept)
 
@@ -87,11 +87,11 @@ class State:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What a step gave: of each result what was collected, the new state, per input the rows that came too late.
+    """The result of a step: the collected output of each result, the new state, and per input the late rows.
 
-    `report` counts what this step read, `reports` what each result read. `events` are the sources of all events, those
-    of declared streams behind the given ones. `empty` are the plans with a stream that had no event. `told` is what
-    STATEs say of the events, where there are any.
+    `report` counts what this step read, `reports` what each result read. `events` are the sources of all events, with
+    those of declared streams last. `empty` are the plans with a stream without events. `told` are the answers of STATEs
+    about the events, if any.
     """
 
     outputs: tuple[Any, ...]
@@ -106,10 +106,10 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """A compiled program plan: everything that does not depend on rows. It holds no rows itself and can be pickled.
+    """A compiled program plan: everything that does not depend on rows. It contains no rows and can be pickled.
 
-    `plans` are those of the results. `inputs` are empty tables with the columns that are needed. The first stage reads
-    all tables and says which rows are late; before it come the `states`, if any, which say so then.
+    `plans` are those of the results. `inputs` are empty tables with the required columns. The first stage reads all
+    tables and determines which rows are late; if there are `states`, they run before it and determine that.
     """
 
     plan: ProgramPlan
@@ -138,7 +138,7 @@ class Machine:
         return State(tuple(stage.start() for stage in self.stages), believed=believed)
 
     def taken_over(self, state: State) -> State:
-        """The state of a machine of the same plans, for tables of whose columns less was known."""
+        """The state of a machine with the same plans, for tables with fewer known columns."""
         stages = zip(self.stages, state.stages, strict=True)
         believed = state.believed
         if self.states is not None and believed is not None:
@@ -146,7 +146,7 @@ class Machine:
         return replace(state, stages=tuple(stage.taken_over(before) for stage, before in stages), believed=believed)
 
     def read(self, tables: Sequence[pa.Table]) -> Batch:
-        """Rows, one table per input, as a step takes them."""
+        """Converts tables, one per input, to the input of a step."""
         items = [item.of(table) for item, table in zip(self.inputs, tables, strict=True)]
         return Batch(*load_sources(items, self.time_type))
 
@@ -163,9 +163,9 @@ class Machine:
     ) -> Step:
         """Takes rows and moves the watermark to `until`; None: to the end of time, after which nothing is kept.
 
-        Rows are late that end at or before the watermark of the last step, or `late_until` if that is later. After the
-        `last` step nothing is kept, whatever the watermark. `horizon` is the end of an event elsewhere. `collect` makes
-        what is given for each result of its matches.
+        Rows are late if they end at or before the watermark of the last step, or `late_until` if that is later. After
+        the `last` step nothing is kept, whatever the watermark. `horizon` is the end of an event elsewhere. `collect`
+        converts the matches of each result to its output.
         """
         horizon = latest_of(state.horizon, latest_end(batch.sources), horizon)
         last = last or until is None
@@ -184,12 +184,12 @@ class Machine:
         return _Run(self, clock, collect, told).run(state, given, batch.report)
 
     def run(self, batch: Batch, *, horizon: int | None = None, collect: Collect = ordered) -> Step:
-        """All matches in rows of the past, as `options.since` and `options.until` limit them: one step."""
+        """All matches in past rows, limited by `options.since` and `options.until`: one step."""
         return self.step(self.start(), batch, self.options.until, last=True, horizon=horizon, collect=collect)
 
     def looks(self, state: State) -> Iterator[Look]:
-        """What each stage keeps, for other questions than those of its plans. Rows that wait before states are among
-        it, without the columns that these will give them."""
+        """The kept events of each stage, for other questions than those of its plans. They include rows that wait
+        before states, without the columns that states add."""
         for stage, kept in zip(self.stages, state.stages, strict=True):
             waits = any(table.num_rows for table in state.waiting)
             yield Look(stage, stage.with_rows(kept, state.waiting) if waits else kept, state.watermark)
@@ -197,23 +197,23 @@ class Machine:
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """The events that a stage keeps. Looking at them takes no step: nothing completes and nothing is forgotten."""
+    """The kept events of a stage. Reading them takes no step: nothing completes and nothing is dropped."""
 
     stage: Stage
     state: StageState
     watermark: int | None
 
     def events(self, plan: QueryPlan, until: int | None = None, counting: bool = False) -> EventStore:
-        """The kept events of a plan of the stage, or those of them that end no later than a moment.
+        """The kept events for a plan of the stage, or those that end no later than a moment.
 
-        With `counting` the keys of rows that the plan does not look for are known, too.
+        With `counting`, the keys of rows that the plan does not need are known, too.
         """
         request = self.stage.request_of(plan)
         request = replace(request, counting=True) if counting else request
         return load_events(self.stage.loaded(self.state, until), request, self.stage.known_positions(self.state))
 
     def matches(self, plan: QueryPlan, events: EventStore) -> Iterator[MatchChunk]:
-        """The matches of any plan in kept events, as its policy chooses them."""
+        """The matches of any plan in the kept events, as its policy chooses them."""
         return evaluate(plan, events, Frontier(), UNLIMITED, {})
 
     def choices(self, plan: QueryPlan, events: EventStore, after: int | None = None) -> Iterator[MatchChunk]:
@@ -222,7 +222,7 @@ class Look:
 
 
 class _Run:
-    """One step of a machine under way."""
+    """One step of a machine in progress."""
 
     def __init__(self, machine: Machine, clock: Clock, collect: Collect, told: BeliefAnswers | None) -> None:
         self.machine, self.clock, self.collect, self.told = machine, clock, collect, told
@@ -271,7 +271,7 @@ class _Run:
         (self.rows[name],), _ = load_sources([replace(made.item, table=events)], self.machine.time_type)
 
     def _completed(self, stage: Stage, matches: Sequence[Any]) -> None:
-        """Notes the events of the streams whose last statements these are; `parts` keeps those of the others."""
+        """Records the events of the streams whose last statements these are; `parts` keeps those of the others."""
         limit = self.machine.options.limit
         for made in self.machine.plan.derivations if not stage.group else ():
             found = events_of(made, stage.members, matches, limit)
@@ -282,7 +282,7 @@ class _Run:
                     self._derived(made.name, settled(made, together(made, own, limit)))
 
     def _count_below(self, own: Report) -> None:
-        """What statements of declared streams count, counts for every result."""
+        """Adds the counts of the statements of declared streams to every result."""
         self.below.null_keys = max(self.below.null_keys, own.null_keys)
         self.below.traces_failed += own.traces_failed
         self.below.events_skipped += own.events_skipped
@@ -315,7 +315,7 @@ class _Run:
 def compile_plan(
     plan: ProgramPlan, options: Options, eager: bool = False, further_keys: tuple[str, ...] = ()
 ) -> Machine:
-    """The machine of a program plan; no rows are read. Events of a match agree in `further_keys`, too."""
+    """Compiles a program plan; no rows are read. Events of a match also agree in `further_keys`."""
     # A stage keeps what is used; what the statements name has to come, so that they can be planned again.
     everything = [*(way.whole for derivation in plan.derivations for way in derivation.ways), *plan.plans]
     if plan.states is not None:
@@ -333,9 +333,9 @@ def _with_states(
     machine: Machine,
     further_keys: tuple[str, ...],
 ) -> Machine:
-    """The machine with states before its stages, which see the columns that these give to events.
+    """The machine with states before its stages, which see the columns that states add to events.
 
-    Where the order of rows is that of their values, or the user wants the rows, whole rows have to come.
+    If rows are ordered by their values, or the user wants the rows, whole rows are required.
     """
     shapes = []
     for item in plan.inputs:
@@ -350,7 +350,7 @@ def _with_states(
 
 
 def completing_streams(program: ProgramPlan) -> frozenset[Stream] | None:
-    """The streams whose events complete matches; None if time alone does, or what is not looked for counts, too."""
+    """The streams whose events complete matches; None if time alone completes matches, or other events count, too."""
     found: set[Stream] = set()
     if program.derivations or program.states is not None:
         return None
@@ -365,7 +365,7 @@ def completing_streams(program: ProgramPlan) -> frozenset[Stream] | None:
 
 
 def _members(program: ProgramPlan) -> list[tuple[int, tuple[Derivation, ...], Member]]:
-    """All plans, each with how many declared streams stand one upon the other below it, and the group it grows with."""
+    """All plans, each with the depth of its declared streams, and its recursive group."""
     known: dict[Stream, int] = {}
     members: list[tuple[int, tuple[Derivation, ...], Member]] = []
     for group in groups_of(program.derivations) if program.derivations else ():
@@ -387,8 +387,8 @@ def _level(plan: QueryPlan, known: Mapping[Stream, int]) -> int:
 
 
 def _stages(program: ProgramPlan, eager: bool, further_keys: tuple[str, ...]) -> tuple[Stage, ...]:
-    """The plans by level; those of one level and the same keys share the events that they keep, as do rules that grow
-    streams together. Where positions count, all of them count the same events."""
+    """The plans by level. Plans of one level with the same keys share their kept events, as do recursive rules. If
+    positions are counted, all plans of a stage count the same events."""
     declared = {made.name for made in program.derivations}
     together: dict[Hashable, tuple[tuple[Derivation, ...], list[Member]]] = {}
     for level, group, member in sorted(_members(program), key=lambda entry: entry[0]):
@@ -405,7 +405,7 @@ def _stages(program: ProgramPlan, eager: bool, further_keys: tuple[str, ...]) ->
 
 
 def _taken(plans: Sequence[QueryPlan], program: ProgramPlan, everything_given: bool) -> list[tuple[Role, InputTable]]:
-    """The tables that a stage reads, those of declared streams included."""
+    """The tables that a stage reads, including those of declared streams."""
     streams = {stream for plan in plans for stream in plan.all_streams}
     needs_all = everything_given or any(plan.counting for plan in plans)
     given: list[tuple[Role, InputTable]] = [
@@ -415,7 +415,7 @@ def _taken(plans: Sequence[QueryPlan], program: ProgramPlan, everything_given: b
 
 
 def examine(plan: QueryPlan, events: Sequence[EventSource]) -> tuple[WatchedEvents, Iterator[MatchChunk]]:
-    """The events of one more plan over events that another run has read or derived, and its matches."""
+    """The events of one more plan over the events of a finished run, and its matches."""
     sources = sources_of(plan, events)
     inputs = [replace(source.input, table=source.input.table.slice(0, 0)) for source in sources]
     output = output_schema(plan, raw_types(plan, inputs))

@@ -1,4 +1,5 @@
-"""Matches as Arrow tables: the columns of RETURN, or by default the keys, the interval and one struct per variable."""
+"""Converts matches to Arrow tables: the columns of RETURN, or by default the keys, the interval and one struct per
+variable."""
 
 from __future__ import annotations
 
@@ -34,10 +35,10 @@ from ensue.plan.outputs import EventColumn, OutputSchema, spelt_out, types_of
 from ensue.plan.plans import QueryPlan
 
 FEW_MATCHES = 1000
-"""So many are sorted sooner by all of their keys than by those that differ."""
+"""Up to this number, sorting by all keys is faster than by those that differ."""
 
 OVER_CAPACITY = ("overflowed binary array capacity", "input array too large")
-"""How Arrow says that an array cannot hold so much text."""
+"""The errors that Arrow raises if an array cannot hold that much text."""
 
 
 def render_chunk(chunk: MatchChunk, output: OutputSchema) -> pa.RecordBatch:
@@ -63,7 +64,7 @@ def _hidden_column(chunk: MatchChunk, output: OutputSchema, name: Name) -> pa.Ar
 
 
 def _identifying_columns(output: OutputSchema) -> dict[Stream, list[str]]:
-    """The columns that tell the events of a stream apart: those that the query uses."""
+    """The columns that identify the events of a stream: those that the query uses."""
     return {
         stream: list(output.raw_types[stream] if names is None else names)
         for stream, names in output.plan.columns.items()
@@ -107,7 +108,7 @@ def value_of(expression: Expr, chunk: MatchChunk) -> pa.Array:
 
 
 def probability_column(rows: Rows) -> pa.Array:
-    """How probable the matches are; where nothing is uncertain, they are certain."""
+    """The probabilities of the matches; 1 if nothing is uncertain."""
     return pa.array(np.ones(rows.length) if rows.probability is None else rows.probability)
 
 
@@ -116,7 +117,7 @@ def _lineage(chunk: MatchChunk, output: OutputSchema, expression: Expr) -> pa.Ar
 
 
 def _in_graph(expression: Expr, chunk: MatchChunk, plan: QueryPlan) -> Expr:
-    """The expression in terms of what the matches of one graph bind."""
+    """The expression in terms of the variables of one graph."""
     graph, repetitions = chunk.plan.graph, plan.normal_form.repetitions
     bound = frozenset((*graph.names, *graph.intervals))
     listed = repetitions.gathered(spelt_out(expression, plan), graph.rounds, bound)
@@ -151,7 +152,7 @@ def _default_columns(chunk: MatchChunk, output: OutputSchema) -> list[pa.Array]:
 
 
 def _bound_events(chunk: MatchChunk, output: OutputSchema) -> dict[Name, pa.Array]:
-    """The events of variables of the same columns, which are taken at once: for few matches, each call counts."""
+    """The events of variables with the same columns, read at once: for few matches, each call counts."""
     alike: list[tuple[EventSource, EventColumn, dict[Name, Codes]]] = []
     for name, event in output.events.items():
         if name in chunk.rows.places:
@@ -210,8 +211,8 @@ def _event_struct(space: Workspace, matches: Rows, name: Name, event: EventColum
 
 
 def _structs(source: EventSource, rows: Codes, event: EventColumn, parts: int) -> list[pa.Array]:
-    """The events of some rows, in so many arrays of the same length. Arrow casts no struct that is cut out of another,
-    so its columns are cut."""
+    """The events of some rows, as several arrays of the same length. Arrow cannot cast a sliced struct, so its columns
+    are sliced."""
     taken = zip(source.taken(event.types, rows), event.types.values(), strict=True)
     columns = [column if column.type == kind else column.cast(kind) for column, kind in taken]
     if parts == 1:
@@ -238,9 +239,9 @@ def render_in_batches(
 def collect_ordered(chunks: Iterable[MatchChunk], output: OutputSchema, limit: int | None, piece: int) -> pa.Table:
     """The whole result, ordered by (completion time, start), then by the times of the events, variable by variable.
 
-    What a rule derives comes in no order: it is a set, which is put in order when all rules of the head are together.
-    Only the places of events are held until the count is known to be within the limit; then the columns are made,
-    `piece` rows at a time.
+    Events of rules have no order here: they form a set, which is sorted when all rules of the head are complete. Only
+    the places of events are held until the count is known to be within the limit; then the columns are built, `piece`
+    rows at a time.
     """
     found: dict[int, list[MatchChunk]] = {}
     count = 0
@@ -269,7 +270,7 @@ def collect_ordered(chunks: Iterable[MatchChunk], output: OutputSchema, limit: i
 
 
 def _ended(chunks: Iterable[MatchChunk], output: OutputSchema) -> Iterator[MatchChunk]:
-    """The matches that are events: one that is complete only when no event comes any more has no end."""
+    """The matches that are events: a match that completes only at the end of time has no end."""
     for chunk in chunks:
         known = chunk.where(completion_times(chunk, output.plan) != FOREVER)
         if known.rows.length:
@@ -283,7 +284,7 @@ def _render_pieces(group: MatchChunk, output: OutputSchema, piece: int) -> Itera
 
 
 def _render(chunk: MatchChunk, output: OutputSchema) -> Iterator[pa.RecordBatch]:
-    """One batch, or several where an Arrow array cannot hold all the text of one (2 GiB)."""
+    """One batch, or several if one Arrow array cannot hold all its text (2 GiB)."""
     try:
         yield render_chunk(chunk, output)
     except pa.ArrowInvalid as error:
@@ -308,7 +309,7 @@ def _in_order(group: MatchChunk, keys: list[Int64s]) -> MatchChunk:
 
 
 def _merge_ordered(tables: list[pa.Table], keys: list[list[Int64s]], piece: int) -> pa.Table:
-    """Tables that are each in order, as one in order."""
+    """Merges sorted tables into one sorted table."""
     joined = pa.concat_tables(tables)
     order = np.lexsort([np.concatenate(parts) for parts in zip(*keys, strict=True)][::-1])
     pieces = [joined.take(pa.array(order[begin : begin + piece])) for begin in range(0, len(order), piece)]
@@ -316,8 +317,8 @@ def _merge_ordered(tables: list[pa.Table], keys: list[list[Int64s]], piece: int)
 
 
 def _sort_keys(group: MatchChunk, output: OutputSchema) -> list[Int64s]:
-    """Completion and start, then the start of each variable's event, to settle ties the same way for every order of
-    input; for events of a declared stream also their ends and arrival, in which they arrive."""
+    """Completion and start, then the start of each variable's event, so that ties are ordered independently of the
+    input order; for events of a declared stream also their ends and arrival, which is their order of arrival."""
     plan = output.plan
     keys = [completion_times(group, plan), group.starts]
     if plan.query.declares:
@@ -343,7 +344,7 @@ def _event_ranks(chunk: MatchChunk, plan: QueryPlan) -> list[Int64s]:
 
 
 def too_many(limit: int, chunk: MatchChunk, plan: QueryPlan) -> LimitError:
-    """The error of a runaway query, with the key it ran away on."""
+    """The error for a query with too many matches, with the key that has the most."""
     query = plan.query
     windowed = plan.normal_form.windows.ticks is not None or plan.normal_form.windows.events is not None
     tame = "use a shorter WITHIN" if windowed else "add WITHIN"

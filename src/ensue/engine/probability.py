@@ -1,7 +1,7 @@
-"""How probable matches are: that all their events are real, and none of the threats is.
+"""Probabilities of matches: that all their events are real, and none of their threats is.
 
-For most matches this is a product, worked out for all of them at once. Where two threats of one match depend on each
-other, its lineage is compiled to a decision diagram.
+For most matches this is a product, computed for all of them at once. If two threats of one match depend on each other,
+its lineage is compiled to a decision diagram.
 """
 
 from __future__ import annotations
@@ -23,12 +23,13 @@ from ensue.kernels.stretches import chances_of_none
 from ensue.nodes.names import Name
 
 TOUCHING = 1e-12
-"""Stretches that overlap by less lie side by side."""
+"""Stretches that overlap by less than this count as disjoint."""
 
 
 @dataclass(frozen=True, slots=True)
 class Demands:
-    """What has to be real: in each row, one stretch of a block for each column; CERTAIN where nothing is asked."""
+    """The conditions for events to be real: in each row, one stretch of a block per column; CERTAIN if there is no
+    condition."""
 
     block: Int64s
     low: Floats
@@ -39,23 +40,23 @@ class Demands:
 
     @property
     def chances(self) -> Floats:
-        """How probable it is that all of a row is real; its blocks are different ones."""
+        """The probability that all conditions of a row hold; its blocks are distinct."""
         lengths: Floats = np.where(self.block == CERTAIN, 1.0, np.maximum(0.0, self.high - self.low))
         chances: Floats = lengths.prod(axis=1)
         return chances
 
     @property
     def asked(self) -> Int64s:
-        """How many blocks each row asks something of."""
+        """The number of blocks with a condition in each row."""
         counts: Int64s = (self.block != CERTAIN).sum(axis=1)
         return counts
 
 
 @dataclass(frozen=True, slots=True)
 class Threats:
-    """The forbidden matches that may be real of some matches, one row each: of which match, and what has to be real.
+    """The forbidden matches of some matches that may be real, one row each: the match, and its conditions.
 
-    `parent` is the row, among the threats that they speak against, of the one that each does.
+    `parent` is, for a threat against another threat, the row of that one.
     """
 
     match: Int64s
@@ -64,14 +65,14 @@ class Threats:
     against: Name | None = None
 
     def of_match(self, row: int) -> range:
-        """The rows of one match, which stand together."""
+        """The rows of one match, which are consecutive."""
         first, last = np.searchsorted(self.match, (row, row + 1))
         return range(int(first), int(last))
 
 
 @dataclass(frozen=True, slots=True)
 class Lineage:
-    """Of what it depends whether matches are real: on their events, and on their threats, by the name of the list."""
+    """The dependencies of matches: on their events, and on their threats, by the name of the list."""
 
     events: Demands
     threats: dict[Name, Threats]
@@ -97,7 +98,7 @@ class Lineage:
         return len(self.events.block)
 
     def take(self, rows: npt.NDArray[np.intp]) -> Lineage:
-        """The lineage of some of the matches, which are numbered anew."""
+        """The lineage of some of the matches, renumbered."""
         number = np.full(self.length, -1, np.int64)
         number[rows] = np.arange(len(rows))
         kept = {name: np.flatnonzero(number[found.match] >= 0) for name, found in self.threats.items()}
@@ -116,7 +117,7 @@ class Lineage:
         return Lineage(self.events.take(rows), threats)
 
     def blocks(self) -> tuple[Int64s, Int64s]:
-        """Every match and block of which something is asked for it, by its events or by its threats."""
+        """Every pair of a match and a block that it depends on, by its events or by its threats."""
         matches, blocks = [], []
         events = (np.arange(self.length), self.events)
         for match, demands in (events, *((found.match, found.demands) for found in self.threats.values())):
@@ -126,7 +127,7 @@ class Lineage:
         return np.concatenate(matches), np.concatenate(blocks)
 
     def probabilities(self) -> Floats:
-        """How probable each match is."""
+        """The probability of each match."""
         result = self.events.chances
         if not any(len(found.match) for found in self.threats.values()):
             return result
@@ -137,9 +138,9 @@ class Lineage:
         return result
 
     def _entangled(self) -> Mask:
-        """The matches for which the product of the chances of their threats is not enough.
+        """The matches for which the product of the probabilities of their threats is not exact.
 
-        It is, where every threat asks something of one block, or of blocks of which no other threat asks anything.
+        The product is exact if every threat depends on one block only, or on blocks that no other threat depends on.
         """
         entangled = np.zeros(self.length, bool)
         owners, blocks, single = [], [], []
@@ -176,7 +177,7 @@ class Lineage:
         return result * chances_of_none(owner[order], block[order], low[order], high[order], self.length)
 
     def possible(self, row: int) -> Possible:
-        """What has to be real, and what must not be, for one match."""
+        """The conditions for one match to be real, and its threats."""
         return Possible(
             _stretches(self.events, row),
             tuple(
@@ -208,7 +209,7 @@ def _numbered(rows: npt.NDArray[np.intp], count: int) -> Int64s:
 
 
 def demands_of(space: Workspace, bound: Sequence[tuple[Name, Codes]], count: int) -> Demands:
-    """What has to be real so that the events are that variables bind."""
+    """The conditions for the bound events to be real."""
     shape = (count, len(bound))
     block, low, high = np.full(shape, CERTAIN, np.int64), np.zeros(shape), np.ones(shape)
     for column, (name, places) in enumerate(bound):
@@ -225,12 +226,12 @@ def demands_of(space: Workspace, bound: Sequence[tuple[Name, Codes]], count: int
 
 
 def no_demands() -> Demands:
-    """Those of no rows at all."""
+    """The conditions of zero rows."""
     return Demands(np.empty((0, 1), np.int64), np.empty((0, 1)), np.empty((0, 1)))
 
 
 def merged_demands(demands: Demands) -> Demands:
-    """The same with each block once in a row: what is asked of it twice has to hold together."""
+    """The same with each block once per row: two conditions on it are combined."""
     block, low, high = demands.block.copy(), demands.low.copy(), demands.high.copy()
     for later in range(1, block.shape[1]):
         for earlier in range(later):
@@ -248,7 +249,7 @@ def merged_demands(demands: Demands) -> Demands:
 def _listed(
     collection: Collection, lists: Lists, events: Demands, known: dict[Name, Threats], keys: dict[Name, Int64s]
 ) -> tuple[Threats, Int64s]:
-    """The threats of a list that can be real together with their match, and what tells them apart."""
+    """The threats of a list that can be real together with their match, and their identities."""
     threat = collection.threat
     assert threat is not None
     match = np.repeat(np.arange(len(lists.offsets) - 1), lists.lengths)
@@ -274,7 +275,7 @@ def _listed(
 
 
 def in_order(lists: Lists, names: Sequence[Name]) -> Demands:
-    """What each element of the lists asks, in the order of the lists."""
+    """The conditions of each element of the lists, in the order of the lists."""
     found = [
         demands_of(part.space, [(name, part.rows.places[name]) for name in names], part.rows.length)
         for part in lists.parts
@@ -296,7 +297,7 @@ def _identities(lists: Lists, match: Int64s, names: Sequence[Name]) -> Int64s:
 
 
 def _places(wanted: Int64s, known: Int64s) -> tuple[Int64s, Mask]:
-    """Where each wanted row stands among the known ones, which are all different, and whether it does."""
+    """The place of each wanted row among the known ones, which are distinct, and whether it exists."""
     if not len(known):
         return np.zeros(len(wanted), np.int64), np.zeros(len(wanted), bool)
     _, codes = np.unique(np.concatenate([known, wanted]), axis=0, return_inverse=True)
@@ -308,7 +309,7 @@ def _places(wanted: Int64s, known: Int64s) -> tuple[Int64s, Mask]:
 
 
 def given_real(demands: Demands, given: Demands, possible: Mask) -> tuple[Demands, Mask]:
-    """What is left to ask where some stretches are known to be real, and whether it can be."""
+    """The remaining conditions if some stretches are known to be real, and whether they can hold."""
     block, low, high = demands.block.copy(), demands.low.copy(), demands.high.copy()
     for column in range(block.shape[1]):
         for other in range(given.block.shape[1]):
@@ -322,7 +323,7 @@ def given_real(demands: Demands, given: Demands, possible: Mask) -> tuple[Demand
 
 
 def _only_stretch(demands: Demands) -> tuple[Int64s, Floats, Floats]:
-    """The one stretch that each row asks for."""
+    """The only stretch of each row."""
     column = (demands.block != CERTAIN).argmax(axis=1)
     rows = np.arange(len(column))
     return demands.block[rows, column], demands.low[rows, column], demands.high[rows, column]

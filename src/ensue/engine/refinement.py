@@ -1,4 +1,4 @@
-"""The context of events as texts: columns, the hour, the weekday, and what the event before was."""
+"""Refines coarse events: reads their context, predicts their labels, and expands them into alternatives."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from ensue.kernels.compiler import Int64s
 
 COLUMN, HOUR, WEEKDAY, PREVIOUS = "column", "hour", "weekday", "previous"
 CLOCK = (HOUR, WEEKDAY)
-"""Features that are read off a clock."""
+"""Features that are derived from the time."""
 
 
 @dataclass(frozen=True, slots=True)
 class Feature:
-    """One thing that is known of an event. `name` is what the user calls it; a `column` has this name."""
+    """One feature of an event. `name` is its name for users; a `column` has this name."""
 
     name: str
     kind: str
@@ -32,7 +32,7 @@ class Feature:
 
 @dataclass(frozen=True, slots=True)
 class ContextColumns:
-    """Which columns of a table say what an event was, and in which context; the most telling feature comes first."""
+    """The columns of a table with the label and the context of an event; the most significant feature comes first."""
 
     label: str
     features: tuple[Feature, ...]
@@ -47,7 +47,7 @@ class ContextColumns:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The columns that say in which context an event is."""
+        """The columns with the context of an event."""
         of_time = self.time if any(feature.kind != COLUMN for feature in self.features) else None
         own = [feature.name for feature in self.features if feature.kind == COLUMN]
         behind = [self.label, *self.partition_by] if self.looks_back else []
@@ -55,12 +55,12 @@ class ContextColumns:
 
 
 def text_of(column: pa.ChunkedArray, name: str) -> pa.Array:
-    """The values as texts, by which they are compared: 7 and '7' are one."""
+    """The values as texts, by which they are compared: 7 and '7' are equal."""
     return readable(column, name).cast(pa.string())
 
 
 def context_of(table: pa.Table, reading: ContextColumns, previous: pa.Array | None) -> list[pa.Array]:
-    """The features of each row as texts. `previous` are the labels of the events before, where these are asked for."""
+    """The features of each row as texts. `previous` are the labels of the previous events, if needed."""
     found = []
     for feature in reading.features:
         if feature.kind == COLUMN:
@@ -82,9 +82,10 @@ def _of_clock(times: pa.Array, kind: str, zone: str) -> pa.Array:
 
 
 def previous_labels(table: pa.Table, reading: ContextColumns, labels: pa.Array) -> pa.Array:
-    """Of each row the last known label of its key at an earlier time; of several at that time, the last by alphabet.
+    """For each row, the last known label of its key at an earlier time; among several at that time, the alphabetically
+    last.
 
-    Null where there is none, and for rows without a time or key.
+    Null if there is none, and for rows without a time or key.
     """
     assert reading.time is not None
     times = readable(table.column(reading.time), reading.time)
@@ -99,14 +100,14 @@ def previous_labels(table: pa.Table, reading: ContextColumns, labels: pa.Array) 
 
 
 def _ranked(labels: pa.Array) -> tuple[pa.Array, np.ndarray]:
-    """The different labels in order, and of each row the place of its own; -1 for none."""
+    """The distinct labels in order, and the place of each row's label; -1 for none."""
     words = labels.unique().drop_null()
     words = words.take(pc.sort_indices(words))
     return words, codes_in(labels, words)
 
 
 def codes_in(values: pa.Array, vocabulary: pa.Array) -> np.ndarray:
-    """The place of each value in a vocabulary, -1 for those that are not in it; null is a value like any other."""
+    """The place of each value in a vocabulary, -1 if it is unknown; null is a value like any other."""
     places = pc.index_in(values, value_set=vocabulary)
     codes: np.ndarray = places.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
     return codes
@@ -128,12 +129,12 @@ def _previous(keys: np.ndarray, ticks: np.ndarray, labels: np.ndarray) -> np.nda
 
 
 def feature_columns(number: int) -> list[str]:
-    """The columns of counts that hold so many features."""
+    """The columns of counts for this number of features."""
     return [f"feature_{place}" for place in range(number)]
 
 
 def count_contexts(context: Sequence[pa.Array], labels: pa.Array) -> pa.Table:
-    """How often each context came with each label: a row for each. Rows without a label are not counted."""
+    """The number of times each context came with each label, a row for each. Rows without a label are not counted."""
     names = feature_columns(len(context))
     rows = pa.table([*context, labels], names=[*names, "label"])
     rows = rows.filter(rows.column("label").is_valid())
@@ -142,33 +143,33 @@ def count_contexts(context: Sequence[pa.Array], labels: pa.Array) -> pa.Table:
 
 
 def in_order(counts: pa.Table) -> pa.Table:
-    """The counts in an order, and of types, that do not depend on how they were counted."""
+    """The counts with an order and types that do not depend on how they were counted."""
     *texts, number = counts.column_names
     schema = pa.schema([*((name, pa.string()) for name in texts), (number, pa.int64())])
     return counts.cast(schema).sort_by([(name, "ascending") for name in texts]).combine_chunks()
 
 
-# --- Models that say how probable each label is in a context: smoothed counts, and logistic regression.
+# --- models of the label probabilities in a context: smoothed counts and logistic regression
 
 
 @dataclass(frozen=True, slots=True)
 class Prediction:
-    """Distributions over the labels, one a line, and of each event which of them is its own."""
+    """Distributions over the labels, one per row, and the distribution of each event."""
 
     distributions: Floats
     lines: Int64s
 
 
 class Model(Protocol):
-    """What tells the labels of events from their context."""
+    """Predicts the labels of events from their context."""
 
     @property
     def vocabularies(self) -> tuple[pa.Array, ...]:
-        """The values that each feature had in the archive."""
+        """The values of each feature in the training data."""
         ...
 
     def predict(self, codes: Sequence[Int64s]) -> Prediction:
-        """The distributions for contexts, given as places in the vocabularies; -1 for a value that is not there."""
+        """The distributions for contexts, given as places in the vocabularies; -1 for an unknown value."""
         ...
 
 
@@ -180,19 +181,19 @@ def predict(model: Model, context: Sequence[pa.Array]) -> Prediction:
 
 @dataclass(frozen=True, slots=True)
 class SmoothedCounts:
-    """Counts, each smoothed with the distribution of the context that has one feature less.
+    """Counts, each smoothed with the distribution of the context with one feature less.
 
-    With `n` counts of a label among `N` in a context of `k` features, and smoothing `s`:
-    `p_k(label) = (n + s * p_(k-1)(label)) / (N + s)`, where the context of `k-1` features lacks the last one, and
-    before the context of none all labels are equally likely. So a context that never came has the distribution of the
-    one with a feature less (interpolated back-off; Jelinek and Mercer's, with the weights of a Dirichlet prior).
+    With `n` counts of a label among `N` in a context of `k` features, and smoothing `s`: `p_k(label) = (n + s *
+    p_(k-1)(label)) / (N + s)`, where the context of `k-1` features lacks the last one; with no features left, all
+    labels are equally likely. So an unseen context has the distribution of the context with one feature less
+    (interpolated back-off; Jelinek and Mercer's, with the weights of a Dirichlet prior).
     """
 
     vocabularies: tuple[pa.Array, ...]
     levels: tuple[Int64s, ...]
-    """Of each number of features the contexts that came: `parent * size of the vocabulary + code`, in order."""
+    """For each number of features, the known contexts, sorted: `parent * size of the vocabulary + code`."""
     distributions: Floats
-    """Of the context of no feature, then of those of each level."""
+    """The distributions of the context without features, then those of each level."""
 
     def predict(self, codes: Sequence[Int64s]) -> Prediction:
         length = len(codes[0])
@@ -240,7 +241,7 @@ def _tally(group: Int64s, labels: Int64s, numbers: Floats, shape: tuple[int, int
 
 
 def sums_by_place(places: Int64s, numbers: Floats, length: int) -> Floats:
-    """For each place the sum of the numbers that belong there."""
+    """For each place, the sum of its numbers."""
     return np.bincount(places, numbers, length).astype(np.float64, copy=False)
 
 
@@ -253,12 +254,12 @@ def _smoothed(tally: Floats, coarser: Floats, smoothing: float) -> Floats:
 class Logistic:
     """Multinomial logistic regression: a weight for each value of each feature and each label.
 
-    A value that never came has no weight, so that the other features decide.
+    An unknown value has no weight, so the other features decide.
     """
 
     vocabularies: tuple[pa.Array, ...]
     weights: tuple[Floats, ...]
-    """Of each feature a line for each value, with a weight for each label."""
+    """For each feature, a row per value with a weight for each label."""
     intercepts: Floats
 
     def predict(self, codes: Sequence[Int64s]) -> Prediction:
@@ -271,7 +272,7 @@ class Logistic:
         return Prediction(odds / odds.sum(axis=1, keepdims=True), lines.ravel().astype(np.int64))
 
 
-# --- Coarse events as alternatives: a row for each label that an event may have.
+# --- alternatives: a row for each possible label of an event
 
 
 @dataclass(frozen=True, slots=True)
@@ -297,7 +298,7 @@ class Expansion:
         return self.alternatives or "alternatives"
 
     def known_labels(self, table: pa.Table) -> pa.Array:
-        """The label of each row, null where it is coarse."""
+        """The label of each row, null if it is coarse."""
         label = self.reading.label
         if label not in table.column_names:
             return pa.nulls(table.num_rows, pa.string())
@@ -309,8 +310,8 @@ class Expansion:
     def expand(self, table: pa.Table, previous: pa.Array | None = None, numbers: Int64s | None = None) -> pa.Table:
         """The table with a row for each alternative.
 
-        `previous` are the labels of the events before, which are looked for in this table unless given. `numbers` tell
-        equal rows apart; unless given, they are counted here.
+        `previous` are the labels of the previous events, by default computed from this table. `numbers` distinguish
+        equal rows, by default counted here.
         """
         known = self.known_labels(table)
         if self.reading.looks_back and previous is None:
@@ -341,7 +342,7 @@ class Expansion:
         return found
 
     def _own(self, table: pa.Table) -> Floats:
-        """How probable the events are by themselves."""
+        """The probabilities of the events themselves."""
         if self.probability is None:
             return np.ones(table.num_rows)
         return read_probabilities(table.column(self.probability), self.probability, "table")
@@ -349,7 +350,7 @@ class Expansion:
     def _alternatives(
         self, table: pa.Table, previous: pa.Array | None, refined: np.ndarray
     ) -> tuple[Int64s, Int64s, Floats]:
-        """Of each row of the result: the row it comes from, its label, and how probable this is for that row."""
+        """For each row of the result: its source row, its label, and the label's probability for that row."""
         places = np.flatnonzero(refined)
         chosen = table.take(pa.array(places))
         context = context_of(chosen, self.reading, None if previous is None else previous.take(pa.array(places)))
@@ -369,7 +370,7 @@ class Expansion:
         return rows, found, shares
 
     def _groups(self, table: pa.Table, refined: np.ndarray, numbers: Int64s | None) -> pa.Array:
-        """Which rows exclude each other: those of one event, and those that did so before."""
+        """Groups of rows that exclude each other: those of one event, and those that were alternatives before."""
         names = table.column_names if self.id is None else self.id
         columns = {name: _hashable(table.column(name), name) for name in names}
         given = None if numbers is None else numbers.view(np.uint64)
@@ -382,12 +383,12 @@ class Expansion:
 
 
 def _hashable(column: pa.ChunkedArray, name: str) -> pa.Array:
-    """The values without a coding; decimals stay what they are, because as floats some would be equal."""
+    """The values without dictionary encoding; decimals are kept, because some would be equal as floats."""
     return one_chunk(column) if pa.types.is_decimal(column.type) else readable(column, name)
 
 
 def _listed(prediction: Prediction, minimum: float) -> tuple[Int64s, Int64s, Int64s]:
-    """The labels of each distribution that are probable enough, one behind the other: how many, from where, which."""
+    """The labels of each distribution that are probable enough: their number, their distribution, and their label."""
     lines, labels = np.nonzero(prediction.distributions >= minimum)
     lengths = np.bincount(lines, minlength=len(prediction.distributions))
     return lengths, np.cumsum(lengths) - lengths, labels

@@ -1,4 +1,5 @@
-"""Which events of a run are still worth keeping once the watermark has advanced."""
+"""Which events are kept when the watermark advances, and which rows of an archive matter to the matches between two
+watermarks."""
 
 from __future__ import annotations
 
@@ -21,11 +22,11 @@ from ensue.plan.inputs import InputTable
 from ensue.plan.plans import Options, Partner, QueryPlan, Retention
 from ensue.plan.retention import longer, reach_of_streams, uncut_reason
 
-# --- Events whose partner has not come: those for which none can come any more are of no use.
+# --- events without a partner
 
 
 def have_partners(events: Candidates, partners: Iterable[tuple[Partner, Candidates]]) -> Mask:
-    """Which of the events have one of each partner that is known to come before them."""
+    """The events that have one of each partner that must come before them."""
     mask = np.ones(len(events), bool)
     for partner, others in partners:
         lows = _shifted(events.starts, partner.earliest, NEVER)
@@ -54,7 +55,7 @@ def rows_to_keep(
 ) -> None:
     """Marks as `kept`, per table, the rows that a match completing after `until` may use.
 
-    `dropped` are the rows of traces that can hold no further match; what is `used` up can bind no variable of one.
+    `dropped` are the rows of traces without further matches; `used` events cannot be bound again.
     """
     options = options or Options()
     for number, graph_plan in enumerate(plan.graphs):
@@ -81,7 +82,7 @@ def rows_to_keep(
 
 
 def pending_rows(plan: QueryPlan, sources: Sequence[EventSource], pending: Sequence[Mask]) -> list[Mask]:
-    """Per table, the rows beyond the watermark that a plan will look at."""
+    """Per table, the rows after the watermark that a plan will evaluate."""
     kept = []
     for waiting, source in zip(pending, sources, strict=True):
         relevant = waiting.copy()
@@ -115,7 +116,7 @@ def last_positions(store: EventStore) -> Int64s:
 
 
 def keep_markers(kept: list[Mask], store: EventStore) -> None:
-    """Keeps the newest event of each key of which anything is kept, because positions go on from it."""
+    """Keeps the newest event of each key with kept events, because positions continue from it."""
     last = last_positions(store)
     in_use = np.zeros(len(last), bool)
     for mask, keys in zip(kept, store.row_keys, strict=True):
@@ -126,9 +127,10 @@ def keep_markers(kept: list[Mask], store: EventStore) -> None:
 
 
 def keep_ties(kept: list[Mask], store: EventStore) -> None:
-    """Keeps the events of a key that ended together with one that is kept.
+    """Keeps the events of a key that end together with a kept event.
 
-    Positions forget equal events one by one; kept together, they are numbered alike in every step.
+    Events with equal ends would be dropped one by one by position; kept together, they are numbered equally in every
+    step.
     """
     mask, keys = np.concatenate(kept), np.concatenate(store.row_keys)
     ends = np.concatenate([source.ends for source in store.sources])
@@ -145,14 +147,14 @@ def keep_ties(kept: list[Mask], store: EventStore) -> None:
         part |= new
 
 
-# --- Which rows of an archive matter to the matches that complete between two watermarks.
+# --- rows of an archive that matter between two watermarks
 
 ENDLESS = Retention(None, None, None)
 
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """The rows of a table that matter: how late they start and end at least, and the latest end. None: no limit."""
+    """The rows of a table that matter: their minimum start and end, and the maximum end. None: no limit."""
 
     start_after: int | None = None
     end_after: int | None = None
@@ -166,7 +168,7 @@ def bounds_of(
     since: int | None,
     until: int | None,
 ) -> list[Bounds]:
-    """What matters of each table to the matches that complete after `since` and not after `until`."""
+    """The rows of each table that matter to the matches that complete after `since` and not after `until`."""
     if since is None:
         return [Bounds(until=until) for _ in items]
     reach = _reach(plans, derivations)
@@ -183,9 +185,9 @@ def _back(since: int, ticks: int | None) -> int | None:
 
 
 def _reach(plans: Sequence[QueryPlan], derivations: Sequence[Derivation]) -> dict[Stream, Retention]:
-    """How long after an event of each stream a result can complete to which it matters, by whatever way.
+    """For each stream, how long after an event a result that depends on it can complete, directly or indirectly.
 
-    Of what is watched, counted or used up, everything from the beginning on can matter.
+    If events are monitored, counted or used up, everything from the beginning can matter.
     """
     everything = all_plans(derivations, plans)
     if any(map(uncut_reason, everything)):
@@ -213,7 +215,7 @@ def _plus(one: int | None, other: int | None) -> int | None:
 
 
 def _ticks(kept: Retention) -> int | None:
-    """The most ticks after the end of an event, which does not lie before its start."""
+    """The maximum number of ticks after the end of an event, which is not before its start."""
     return min((limit for limit in (kept.from_start, kept.from_end) if limit is not None), default=None)
 
 
@@ -224,7 +226,7 @@ def in_range(
     since: int | None,
     until: int | None,
 ) -> tuple[EventSource, ...]:
-    """The tables with nothing but the rows that matter."""
+    """The tables with only the rows that matter."""
     if since is None and until is None:
         return tuple(sources)
     bounds = bounds_of([source.input for source in sources], plans, derivations, since, until)
@@ -249,7 +251,7 @@ def _within(source: EventSource, bounds: Bounds) -> EventSource:
 
 
 def _rows_of(table: pa.Table, mask: Mask) -> pa.Table:
-    """Rows that stand together, as in an archive in the order of time, are not copied."""
+    """Selects rows; consecutive rows, as in an archive sorted by time, are not copied."""
     first, rows = int(np.argmax(mask)), int(np.count_nonzero(mask))
     together = bool(mask[first : first + rows].all())
     return table.slice(first, rows) if together else table.filter(pa.array(mask)).combine_chunks()

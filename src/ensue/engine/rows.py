@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Partial matches. `origin` numbers the candidate match that each row extends, where something is judged for it.
+    """Partial matches. `origin` is the outer match that each row extends, if something is evaluated for it.
 
-    `lists` are the collections of each row, by name. Where events are uncertain, `probability` says how probable each
-    row is, and `expected` holds the values of RETURN that are means over worlds, by the place of the column.
+    `lists` are the collections of each row, by name. If events are uncertain, `probability` is the probability of each
+    row, and `expected` has the values of RETURN that are means over worlds, by the place of the column.
     """
 
     length: int
@@ -52,7 +52,7 @@ class Rows:
         return self if len(kept) == self.length else self.take(kept.astype(np.int32))
 
     def bind(self, name: Name, probes: Codes, places: Codes) -> Rows:
-        """The rows `probes`, each extended by the event at the place beside it."""
+        """The rows `probes`, each extended by the event at its place."""
         extended = self.take(probes)
         extended.places[name] = places
         return extended
@@ -60,7 +60,7 @@ class Rows:
 
 @dataclass(frozen=True, slots=True)
 class Elements:
-    """Matches of one graph of a collection, with the match around each bound too; `space` is where they were found."""
+    """Matches of one graph of a collection, each with its outer match bound; `space` is where they were found."""
 
     space: Workspace
     rows: Rows
@@ -89,7 +89,7 @@ class Lists:
 
 
 def concatenate(parts: Sequence[Rows]) -> Rows:
-    """The rows of all parts, which bind the same variables, one after the other."""
+    """Concatenates the rows of all parts, which bind the same variables."""
     places = {name: np.concatenate([part.places[name] for part in parts]) for name in parts[0].places}
     lists = {name: _concatenate_lists([part.lists[name] for part in parts]) for name in parts[0].lists}
     known = [part.probability for part in parts if part.probability is not None]
@@ -103,7 +103,7 @@ def concatenate(parts: Sequence[Rows]) -> Rows:
 
 
 def concatenate_with_origin(parts: Sequence[Rows]) -> Rows:
-    """The rows of all parts one after the other, each with the match it belongs to."""
+    """Concatenates the rows of all parts, each with the match it belongs to."""
     origins = [part.origin for part in parts if part.origin is not None]
     return replace(concatenate(parts), origin=np.concatenate(origins))
 
@@ -121,7 +121,7 @@ def _concatenate_lists(lists: Sequence[Lists]) -> Lists:
 
 
 def expand_in_chunks(first: Codes, last: Codes, most: int) -> Iterator[tuple[Codes, Codes]]:
-    """Every (probe, place) of the ranges [first, last), at most `most` pairs at a time: memory stays bounded."""
+    """Every (probe, place) of the ranges [first, last), at most `most` pairs at a time, to bound memory."""
     counts = np.maximum(last.astype(np.int64) - first, 0)
     total = int(counts.sum())
     if total <= most:
@@ -162,7 +162,7 @@ class MatchChunk:
     space: Workspace
     rows: Rows
     lineage: Lineage | None = None
-    """What the matches depend on, where that is asked for."""
+    """The lineage of the matches, if requested."""
 
     @property
     def starts(self) -> Int64s:
@@ -181,7 +181,7 @@ class MatchChunk:
 
 
 def completion_times(chunk: MatchChunk, plan: QueryPlan) -> Int64s:
-    """When each match is complete: with its last event, or when the window has closed what stays open after it."""
+    """When each match is complete: at its last event, or when the window closes the scopes that are open after it."""
     closings = chunk.plan.graph.closings
     if not closings:
         return chunk.ends

@@ -1,4 +1,5 @@
-"""The state of a machine as one Arrow table that carries its version, its query and its watermark."""
+"""Saves the state of a machine as one Arrow table with its version, query and watermark, and restores it; lists kept
+events."""
 
 from __future__ import annotations
 
@@ -32,17 +33,17 @@ from ensue.plan.states import StateQuestions
 from ensue.text.render import render_constraint, render_query
 from ensue.text.render_parts import render_declarations, render_rule, render_state
 
-# --- The events that queries in progress keep, as tables of which other questions can be asked.
+# --- kept events as tables
 
 OWN = "ensue:"
-"""How the names of the engine's own columns begin."""
+"""The prefix of the engine's own columns."""
 
 
 def kept_events(machine: Machine, state: State) -> list[pa.Table]:
-    """The kept rows of each table that is given, those beyond the watermark included, with the columns that are kept.
+    """The kept rows of each given table, including those after the watermark, with the columns that are kept.
 
-    A row that several levels of statements keep comes once. They may keep different columns of it: it is known again by
-    those that all of them keep, and given with those of the level that keeps the most such rows.
+    A row that several levels of statements keep is returned once. They may keep different columns of it: it is
+    identified by the common columns, and returned with those of the level that keeps the most such rows.
     """
     if not machine.stages:
         return list(state.waiting)
@@ -53,7 +54,7 @@ def kept_events(machine: Machine, state: State) -> list[pa.Table]:
 
 
 def kept_derived(machine: Machine, state: State) -> dict[Stream, pa.Table]:
-    """The kept events of each declared stream; the columns `start` and `end`, which come first, are their times."""
+    """The kept events of each declared stream; the first columns `start` and `end` are their times."""
     found: dict[Stream, pa.Table] = {}
     for made in machine.plan.derivations:
         schema = made.item.table.schema
@@ -65,7 +66,7 @@ def kept_derived(machine: Machine, state: State) -> dict[Stream, pa.Table]:
 
 
 def _kept(machine: Machine, state: State, role: Role) -> Iterator[pa.Table]:
-    """What each level keeps of a table or a declared stream."""
+    """The kept rows of a table or a declared stream at each level."""
     for look in machine.looks(state):
         yield from (kept.whole for own, kept in zip(look.stage.takes, look.state.kept, strict=True) if own == role)
 
@@ -75,7 +76,7 @@ def _shown(table: pa.Table, names: Sequence[str]) -> pa.Table:
 
 
 def _once(parts: Sequence[pa.Table]) -> pa.Table:
-    """The rows of several tables, each row as often as the table has it that has it most often; all their columns."""
+    """The rows of several tables, each as often as in the table that has it most often; all their columns."""
     schema = pa.unify_schemas([part.schema for part in parts])
     filled = [part for part in parts if part.num_rows]
     chosen = _most_of_each(filled) if len(filled) > 1 else filled
@@ -83,7 +84,7 @@ def _once(parts: Sequence[pa.Table]) -> pa.Table:
 
 
 def _most_of_each(parts: Sequence[pa.Table]) -> list[pa.Table]:
-    """Of each table the rows of which no other has more, and none before it as many."""
+    """For each table, the rows of which no other table has more, and no earlier table the same number."""
     common = [name for name in parts[0].column_names if all(name in part.column_names for part in parts)]
     together = pa.concat_tables([part.select(common) for part in parts])
     codes, count = row_codes([one_chunk(together.column(name)) for name in common])
@@ -98,7 +99,7 @@ def _most_of_each(parts: Sequence[pa.Table]) -> list[pa.Table]:
 STATE_VERSION = 4
 METADATA = b"ensue.state"
 OF_TRACKERS = b"ensue.beliefs"
-"""The key of older snapshots of beliefs, from before a machine kept them."""
+"""The metadata key of older snapshots of beliefs, from before a machine kept them."""
 
 REQUIRED = {"version", "query", "watermark", "per_stream", "report", "tables"}
 
@@ -110,11 +111,11 @@ def snapshot(
     schemas: Mapping[Stream | None, pa.Schema] | None = None,
     text: str | None = None,
 ) -> pa.Table:
-    """The state as one row: a column for each input with the list of its kept events, those of every stage apart.
+    """The state as one row: a column for each input with the list of its kept events, separately for each stage.
 
-    A query that watches its traces has a column with the list of what is known of each. `per_stream` says whether
-    batches come as one table per stream, `schemas` what columns they have, of which the machine itself knows only
-    those that its queries use. `text` is that of the machine, if it is known: rendering many queries takes its time.
+    A query that monitors its traces has a column with the list of their records. `per_stream` tells whether batches
+    come as one table per stream; `schemas` are their columns, of which the machine knows only those that its queries
+    use. `text` is the text of the machine's queries, if it is known, because rendering many queries takes time.
     """
     shapes = {item.stream: item.table.schema for item in machine.inputs} | dict(schemas or {})
     columns: dict[str, pa.Array] = {}
@@ -141,17 +142,17 @@ def snapshot(
 
 
 def watched_streams(plans: Iterable[QueryPlan]) -> list[list[str]]:
-    """What the bits of the records of traces stand for."""
+    """The meaning of the bits in the records of traces."""
     return [list(map(str, plan.watched)) for plan in plans if plan.law is not None]
 
 
 def query_text(
     plans: Sequence[QueryPlan], derivations: Sequence[Derivation] = (), states: StateQuestions | None = None
 ) -> str:
-    """The queries of a session, their constraints, the streams that they use and the STATEs that they ask, by which its
-    state is known.
+    """The text that identifies a state: the queries of a session, their constraints, the streams that they use and the
+    STATEs that they query.
 
-    What the rows of tables are is no part of it.
+    The rows of tables are not part of it.
     """
     everything = all_plans(derivations, plans)
     programs = [derivation.program for derivation in derivations if derivation.program is not None]
@@ -166,7 +167,7 @@ def query_text(
 
 
 def statement_text(query: PatternQuery) -> str | None:
-    """A statement as a text; None for one that rules have made beside what they say."""
+    """A statement as text; None for an internal statement of a rule."""
     if query.rule is not None and query.rule.body:
         return render_rule(query.rule)
     beside = query.name in (EDGES, CHAINS) or (query.lookup is not None and query.rule is None)
@@ -178,7 +179,7 @@ def text_of(machine: Machine) -> str:
 
 
 def _prefixes(machine: Machine) -> list[str]:
-    """How the names of the columns of each stage begin."""
+    """The column prefix of each stage."""
     return [f"stage_{place}_" for place in range(len(machine.stages))]
 
 
@@ -187,10 +188,10 @@ def _all_plans(machine: Machine) -> list[QueryPlan]:
 
 
 def restore(machine: Machine, saved: pa.Table, predecessors: Collection[str] = (), text: str | None = None) -> State:
-    """The state of a machine of the same query over tables of the same shape, as it was saved.
+    """Restores the saved state of a machine with the same query over tables of the same shape.
 
-    `predecessors` are other queries, as texts, whose kept events are known to suffice. `text` is that of the machine,
-    if it is known.
+    `predecessors` are the texts of other queries whose kept events are known to suffice. `text` is the text of the
+    machine's queries, if it is known.
     """
     header = read_header(saved)
     text = text_of(machine) if text is None else text
@@ -221,7 +222,7 @@ def restore(machine: Machine, saved: pa.Table, predecessors: Collection[str] = (
 
 
 def _saved_beliefs(stage: StateStage, state: BeliefState) -> dict[str, pa.Array]:
-    """For each state its beliefs and their keys, for each input the rows that wait."""
+    """The beliefs and keys of each state, and the waiting rows of each input."""
     columns: dict[str, pa.Array] = {}
     for number, (plan, held) in enumerate(zip(stage.plans, state.held, strict=True)):
         chances, moments, lost = held.beliefs
@@ -254,7 +255,7 @@ def _restored_beliefs(stage: StateStage, saved: pa.Table, limit: int | None) -> 
 
 
 def _all_rows(saved: pa.Table, name: str) -> pa.Table:
-    """The table of a column's one value."""
+    """The table in the single value of a column."""
     if name not in saved.column_names:
         raise _without(f"`{name}`")
     if saved.num_rows != 1:
@@ -277,7 +278,7 @@ def _restored_stage(stage: Stage, saved: pa.Table, prefix: str) -> StageState:
 
 
 def saved_schemas(saved: pa.Table) -> dict[Stream | None, pa.Schema]:
-    """The schemas of the tables that a saved state was fed with, by stream (None: the one table of all streams)."""
+    """The schemas of the tables that a saved state has read, by stream (None: the one table of all streams)."""
     return {item["stream"]: _decoded(item["schema"]) for item in read_header(saved)["tables"]}
 
 
@@ -300,7 +301,7 @@ def _decoded(text: str) -> pa.Schema:
 
 
 def _columns(item: InputTable) -> dict[str, str | None]:
-    """Which stream a table holds and which columns it was read by."""
+    """The stream of a table and the columns it was read by."""
     return {
         "stream": None if item.stream is None else str(item.stream),
         "time": item.time,
@@ -310,7 +311,7 @@ def _columns(item: InputTable) -> dict[str, str | None]:
 
 
 def read_header(saved: pa.Table) -> dict[str, Any]:
-    """What a saved state says about itself; raises a StateError if it is none, or of another version."""
+    """The header of a saved state; raises a StateError if it is not a state, or has another version."""
     header: dict[str, Any] = {}
     if isinstance(saved, pa.Table):
         try:
@@ -344,7 +345,7 @@ def _records_name(place: int, number: int) -> str:
 
 
 def _records(saved: pa.Table, prefix: str, place: int) -> Iterator[pa.Table]:
-    """What is known of the traces for one query."""
+    """The records of the traces of one query."""
     for number in count():
         name = prefix + _records_name(place, number)
         if name not in saved.column_names:
@@ -356,13 +357,13 @@ def _records(saved: pa.Table, prefix: str, place: int) -> Iterator[pa.Table]:
 
 
 def _as_list(table: pa.Table) -> pa.Array:
-    """A table as the one value of a column: the list of its rows."""
+    """A table as the single value of a column: the list of its rows."""
     rows = pa.concat_arrays([*table.to_struct_array().chunks, pa.array([], pa.struct(list(table.schema)))])
     return pa.LargeListArray.from_arrays(pa.array([0, len(rows)], pa.int64()), rows)
 
 
 def _as_table(column: pa.ChunkedArray, schema: pa.Schema, label: str) -> pa.Table:
-    """The table of a column's one value, with the columns that are wanted."""
+    """The table in the single value of a column, with the required columns."""
     if len(column) != 1:
         raise _incomplete()
     rows = one_chunk(column).flatten()

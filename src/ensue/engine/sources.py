@@ -1,4 +1,4 @@
-"""Tables as they come: their times as numbers, their columns made readable when they are first asked for."""
+"""Input tables: their times as numbers, and columns that are converted when they are first used."""
 
 from __future__ import annotations
 
@@ -20,25 +20,25 @@ from ensue.plan.inputs import InputTable
 
 MOST_ROWS = 2**31 - 1
 SAFE_TIME = 2**61
-"""Times and windows stay below this, so that adding them cannot overflow."""
+"""The limit of times and windows, so that adding them cannot overflow."""
 
 LONG_TEXT = 4096
-"""Columns of longer texts (in bytes, on average) get wide offsets, so that a chunk of candidates can hold them."""
+"""Columns with longer texts than this (in bytes, on average) get 64-bit offsets, so that a chunk of candidates fits."""
 
 Mask = npt.NDArray[np.bool_]
 
 
 MANY_ROWS = 4
-"""A column of which more rows than one in so many are asked for is made readable as a whole."""
+"""If more than one in this many rows of a column is used, the whole column is converted."""
 
 
 @dataclass(slots=True)
 class Report:
-    """What a run read and set aside.
+    """The numbers of rows that a run read and ignored.
 
-    With constraints also how many traces failed and how many events were skipped for it. `peak_held` is the most events
-    that were kept between two steps, `peak_without` how many, at least, there would have been without constraints;
-    `evaluated` are the rows that the steps looked at, each time anew.
+    With constraints also the number of failed traces and of events skipped in them. `peak_held` is the maximum number
+    of events kept between two steps; `peak_without` is a lower bound of what it would have been without constraints;
+    `evaluated` counts the rows that the steps evaluated, repeatedly if kept.
     """
 
     rows: int = 0
@@ -58,19 +58,19 @@ class Report:
         return Report(*_counts(self))
 
     def with_added(self, other: Report) -> Report:
-        """What both count; of peaks the higher one."""
+        """The sum of both counts; for peaks the maximum."""
         added = Report(*map(operator.add, _counts(self), _counts(other)))
         added.peak_held = max(self.peak_held, other.peak_held)
         added.peak_without = max(self.peak_without, other.peak_without)
         return added
 
     def since(self, earlier: Report) -> Report:
-        """What has been counted since an earlier state of the same report."""
+        """The counts since an earlier state of the same report."""
         return Report(*map(operator.sub, _counts(self), _counts(earlier)))
 
     @property
     def set_aside(self) -> dict[str, int]:
-        """The rows that could not take part, by reason."""
+        """The ignored rows, by reason."""
         counts = {
             "no timestamp": self.null_times,
             "no type": self.null_types,
@@ -85,7 +85,7 @@ _counts = operator.attrgetter(*(item.name for item in fields(Report)))
 
 @dataclass(slots=True)
 class EventSource:
-    """A table with its times as numbers; columns become readable when they are first asked for."""
+    """A table with its times as numbers; columns are converted when they are first used."""
 
     input: InputTable
     starts: Int64s
@@ -94,11 +94,11 @@ class EventSource:
     readable_columns: dict[str, pa.Array] = field(default_factory=dict)
     raw_columns: dict[str, pa.Array] = field(default_factory=dict)
     uncertainty: Uncertainty | None = None
-    """How probable each row is; None: all are real."""
+    """The probability of each row; None: all are certain."""
     pieces: dict[str, pa.Array] = field(default_factory=dict)
-    """Columns of the whole table, of which only some rows are asked for."""
+    """Columns of the whole table, if only some of its rows are used."""
     places: Int64s | None = None
-    """Where the rows are in the table; None: they are all its rows, in order."""
+    """The places of the rows in the table; None: they are all its rows, in order."""
 
     @property
     def table(self) -> pa.Table:
@@ -114,7 +114,7 @@ class EventSource:
         return self.readable_columns[name]
 
     def taken(self, names: Iterable[str], rows: Codes) -> list[pa.Array]:
-        """Columns of some rows, as they came."""
+        """Columns of some rows, in their original types."""
         if self.places is None:
             places = pa.array(rows)
             return [self.raw_column(name).take(places) for name in names]
@@ -170,7 +170,7 @@ def load_sources(inputs: Sequence[InputTable], time_type: pa.DataType) -> tuple[
 
 
 def read_uncertainty(sources: Sequence[EventSource]) -> None:
-    """Reads how probable the rows are; one that cannot be real is no event."""
+    """Reads the probabilities of the rows; a row with probability 0 is not an event."""
     uncertain = [source for source in sources if source.input.probability is not None or source.input.hierarchy.parts]
     probabilities, kinds = [], []
     for source in uncertain:
@@ -191,7 +191,7 @@ def read_uncertainty(sources: Sequence[EventSource]) -> None:
 
 
 def _kinds(item: InputTable) -> Codes:
-    """Which of the streams of the hierarchy each row is called; -1: none of them."""
+    """The stream of the hierarchy of each row; -1: none of them."""
     assert item.type is not None
     names = pa.array(item.hierarchy.names)
     found = pc.index_in(item.table.column(item.type).cast(pa.string()), value_set=names)
@@ -199,14 +199,14 @@ def _kinds(item: InputTable) -> Codes:
 
 
 def _are_coarse(kinds: Codes, hierarchy: Hierarchy) -> Mask:
-    """The rows that may be of a finer stream than they are called."""
+    """The rows that may belong to a finer stream than their type."""
     coarser = np.array([*map(hierarchy.is_coarser, hierarchy.names), False])
     mask: Mask = coarser[kinds]
     return mask
 
 
 def read_times(table: InputTable, name: str, time_type: pa.DataType) -> tuple[Int64s, Mask | None]:
-    """A time column as int64 ticks, and which rows have one (None: all)."""
+    """A time column as int64 ticks, and the rows that have a time (None: all)."""
     column = table.table.column(name)
     try:
         if column.type != time_type or time_type.bit_width != 64:
@@ -243,7 +243,7 @@ def _out_of_range(table: InputTable, name: str) -> SchemaError:
 
 
 def one_chunk(column: pa.ChunkedArray) -> pa.Array:
-    """The column in one piece, without a copy where it already is."""
+    """The column in one piece, without a copy if it already is."""
     if column.num_chunks == 1:
         return column.chunk(0)
     joined = column.combine_chunks()
@@ -259,12 +259,12 @@ def _both(one: Mask | None, other: Mask | None) -> Mask | None:
 
 
 def latest_end(sources: Iterable[EventSource]) -> int | None:
-    """The end of the last event of the input; those of declared streams do not count."""
+    """The end of the last event of the input, without those of declared streams."""
     given = [source for source in sources if not source.input.derived]
     ends = [source.ends if source.valid is None else source.ends[source.valid] for source in given]
     return max((int(found.max()) for found in ends if len(found)), default=None)
 
 
 def latest_of(*moments: int | None) -> int | None:
-    """The latest of the moments that are known."""
+    """The latest of the known moments."""
     return max((moment for moment in moments if moment is not None), default=None)

@@ -29,19 +29,19 @@ from ensue.plan.plans import Options, QueryPlan
 
 USED = "ensue:used"
 POSITION = "ensue:position"
-"""The mark that holds the position of an event in its partition, -1 while it is not settled."""
+"""The mark with the position of an event in its partition, -1 while it is not known."""
 
 MANY_CONSTANTS = 4
-"""With how many constants a column is compared before its values are sorted for all of them."""
+"""The number of constants at which an index of a column replaces comparisons."""
 
 NO_CODES: Codes = np.empty(0, np.int32)
 NOT_WAITING: Mask = np.empty(0, bool)
 
 Role = int | Stream
-"""What rows are, for a machine: those of a table by its place, or of a declared stream by its name."""
+"""The origin of rows: a table by its place, or a declared stream by its name."""
 
 Collect = Callable[["Member", "WatchedEvents", Iterator[MatchChunk], Options], Any]
-"""What becomes of the matches of a result, as they are found."""
+"""Converts the matches of a result to its output as they are found."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,12 +62,11 @@ def ordered(member: Member, watched: WatchedEvents, chunks: Iterator[MatchChunk]
 
 @dataclass(frozen=True, slots=True)
 class Clock:
-    """Between which moments a step happens: `watermark` and `horizon` are those before it, None at the beginning.
+    """The times of a step: `watermark` and `horizon` are those before it, None at the beginning.
 
-    Results are wanted that complete after `since`, where that is given, and not after `until`, the new watermark; None:
-    the end of time.
-    Rows that end at or before the watermark, or `late_until` if that is later, are late. After the `last` step nothing
-    is kept. `horizon` is the latest end of any event that has come, which says how far time is known at the end.
+    Results are wanted that complete after `since`, if given, and not after `until`, the new watermark; None: the end of
+    time. Rows that end at or before the watermark, or `late_until` if that is later, are late. After the `last` step
+    nothing is kept. `horizon` is the latest end of any event so far, which limits the known time at the end.
     """
 
     watermark: int | None
@@ -79,15 +78,15 @@ class Clock:
 
     @property
     def reached(self) -> int | None:
-        """Up to when rows are late."""
+        """Rows up to this time are late."""
         return max((moment for moment in (self.watermark, self.late_until) if moment is not None), default=None)
 
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """The events of one input that a stage keeps, in the order of arrival.
+    """The kept events of one input of a stage, in the order of arrival.
 
-    `marks` have, for each of them, what earlier steps have found out: its position, its trace, whether it is used up.
+    `marks` have, for each event, the results of earlier steps: its position, its trace, whether it is used up.
     """
 
     table: pa.Table
@@ -95,14 +94,14 @@ class Kept:
     ends: Int64s
     marks: Mapping[str, np.ndarray]
     places: Int64s | None = None
-    """Where the events are in the table; None: they are all its rows, in order."""
+    """The places of the events in the table; None: they are all its rows, in order."""
     kinds: Codes = field(default_factory=lambda: NO_CODES)
     keys: Codes = field(default_factory=lambda: NO_CODES)
     waiting: Mask = field(default_factory=lambda: NOT_WAITING)
     """In a stage with an index: the number of the stream of each event, the code of its key, and whether no step has
-    looked at it yet."""
+    evaluated it yet."""
     rooms: tuple[Room | None, ...] = ()
-    """Where further rows of each column of the table are written."""
+    """The buffers to which further rows of each column of the table are appended."""
 
     def __len__(self) -> int:
         return len(self.starts)
@@ -122,8 +121,8 @@ class Kept:
 class StageState:
     """What a stage keeps between steps.
 
-    `records` hold, per member that watches its traces, what is known of each; `spared` says until when events would
-    have been kept that are not, because their traces have failed. `index` has the events sorted, if the stage does.
+    `records` are, per member that monitors its traces, the records of each trace. `spared` has the times until which
+    events of failed traces would have been kept. `index` has the sorted events, if the stage has an index.
     """
 
     kept: tuple[Kept, ...]
@@ -132,18 +131,18 @@ class StageState:
     index: Index
     settled: int = 0
     put_off: int = 0
-    """How many events were kept when those that nobody needs were last looked for, and how many steps ago."""
+    """The number of kept events when unneeded ones were last searched, and how many steps ago that was."""
 
     @property
     def holds_anything(self) -> bool:
-        """Whether there is anything to remember for the next step besides the watermark."""
+        """Whether anything besides the watermark must be kept for the next step."""
         return any(map(len, self.kept)) or any(table.num_rows for tables in self.records for table in tables)
 
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """What one step of a stage gave: what was collected per member, the events of the streams of its group, the rows of
-    each input that were late, the counts of each member and of all, and the streams of members that had no event."""
+    """The result of one step of a stage: the output per member, the events of the streams of its group, the late rows
+    of each input, the counts of each member and of all, and the streams of members without events."""
 
     found: tuple[Any, ...]
     grown: Mapping[Stream, pa.Table]
@@ -156,11 +155,11 @@ class Taken:
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """Plans that run on the same events and use nothing of each other, or the rules of streams that use each other.
+    """Plans that run on the same events and are independent of each other, or the rules of recursive streams.
 
-    `takes` says what each input is; `shapes` are empty tables with the columns that are kept. The streams of `group`
-    grow in rounds within a step. An `eager` stage gives a match as soon as its last event has come. `requests` say what
-    all members with the same keys want of the tables.
+    `takes` is the origin of each input; `shapes` are empty tables with the kept columns. The streams of `group` grow in
+    rounds within a step. An `eager` stage returns a match as soon as its last event has come. `requests` are the data
+    that all members with the same keys need from the tables.
     """
 
     members: tuple[Member, ...]
@@ -172,7 +171,7 @@ class Stage:
     marks: Mapping[str, np.generic]
     uncertain: bool
     streams: tuple[tuple[Stream, ...], ...]
-    """Per input the streams that members look for. They stay sorted from step to step; () where they cannot."""
+    """Per input, the streams that members search. They stay sorted from step to step; () if that is not possible."""
 
     @classmethod
     def of(
@@ -183,7 +182,7 @@ class Stage:
         eager: bool,
         further_keys: tuple[str, ...] = (),
     ) -> Stage:
-        """A stage over tables of these shapes; events of a match agree in `further_keys`, too."""
+        """A stage over tables of these shapes; events of a match also agree in `further_keys`."""
         plans = [member.plan for member in members]
         shapes = [
             replace(item, table=plain_schema(needed_columns(plans, item).schema).empty_table()) for _, item in takes
@@ -215,7 +214,7 @@ class Stage:
 
     @property
     def counting(self) -> bool:
-        """Whether positions of events matter to any of the members."""
+        """Whether any member counts positions."""
         return POSITION in self.marks
 
     @property
@@ -224,11 +223,11 @@ class Stage:
 
     @property
     def compiled(self) -> CompiledGraphs:
-        """The graphs of all members as they are evaluated."""
+        """The compiled graphs of all members."""
         return next(iter(self.requests.values())).compiled
 
     def request_of(self, plan: QueryPlan) -> Request:
-        """What one member wants of the tables."""
+        """The data that one member needs from the tables."""
         return replace(self.requests[plan.query.partition_by], streams=plan.streams)
 
     def start(self) -> StageState:
@@ -242,7 +241,7 @@ class Stage:
         return Index(Keys(len(next(iter(self.requests.values())).partition_by)))
 
     def taken_over(self, state: StageState) -> StageState:
-        """The state of a stage of the same plans, for tables of whose columns less was known."""
+        """The state of a stage with the same plans, for tables with fewer known columns."""
         tables = [
             pa.Table.from_arrays([*saved.columns], schema=schema) if saved.schema.equals(schema) else saved.cast(schema)
             for saved, schema in zip(self.saved(state), self.saved_schemas(), strict=True)
@@ -262,7 +261,7 @@ class Stage:
         return StageState(tuple(kept), tuple(records), np.empty(0, np.int64), index)
 
     def with_rows(self, state: StageState, tables: Sequence[pa.Table]) -> StageState:
-        """The state with further rows of the tables that are given, which may lack columns."""
+        """The state with further rows of the given tables, which may lack columns."""
         saved = self.saved(state)
         for place, role in enumerate(self.takes):
             if isinstance(role, int) and tables[role].num_rows:
@@ -280,13 +279,13 @@ class Stage:
         return self.restored(saved, state.records)
 
     def encoded(self, place: int, kept: Kept, index: Index) -> Kept:
-        """Events as the next step can sort them."""
+        """Events encoded for sorting in the next step."""
         source = EventSource(replace(self.shapes[place], table=kept.table), kept.starts, kept.ends, None)
         kinds, keys = self.kinds(place, source), self.keys(source, index)
         return replace(kept, kinds=kinds, keys=keys, waiting=np.ones(len(kept), bool))
 
     def kinds(self, place: int, source: EventSource) -> Codes:
-        """The number of the stream of each row of an input, -1 for those that no member looks for."""
+        """The number of the stream of each row of an input, -1 for rows that no member needs."""
         if source.input.stream is not None:
             return np.zeros(len(source.starts), np.int32) - np.int32(not self.streams[place])
         return stream_codes(source.input, [*map(str, self.streams[place])])
@@ -308,11 +307,11 @@ class Stage:
         ]
 
     def saved_schemas(self) -> list[pa.Schema]:
-        """The columns of what `saved` gives."""
+        """The schemas of the tables that `saved` returns."""
         return [table.schema for table in self.saved(self.start())]
 
     def loaded(self, state: StageState, until: int | None = None) -> tuple[EventSource, ...]:
-        """The kept events, or those of them that end no later than a moment."""
+        """The kept events, or those that end no later than a moment."""
         sources = tuple(
             EventSource(replace(shape, table=kept.whole), kept.starts, kept.ends, None)
             for shape, kept in zip(self.shapes, state.kept, strict=True)
@@ -322,7 +321,7 @@ class Stage:
         return sources if until is None else tuple(only_ready(source, beyond(source, until)) for source in sources)
 
     def known_positions(self, state: StageState) -> list[Int64s]:
-        """The settled positions of kept events, -1 where they are not."""
+        """The known positions of kept events, -1 for unknown ones."""
         return [kept.marks[POSITION] for kept in state.kept] if self.counting else []
 
     def _marks(self, rows: int) -> dict[str, np.ndarray]:
@@ -330,7 +329,8 @@ class Stage:
 
 
 def _indexed_streams(plans: Sequence[QueryPlan], shapes: Sequence[InputTable]) -> tuple[tuple[Stream, ...], ...]:
-    """Per input the streams of the plans, if each row is of one of them at most and keys have codes that last."""
+    """Per input, the streams of the plans, if each row belongs to at most one of them and keys have persistent
+    codes."""
     if any(plan.counting or plan.monitor is not None or plan.tracking is not None for plan in plans):
         return ()
     streams = list(dict.fromkeys(stream for plan in plans for stream in plan.streams))
@@ -353,12 +353,12 @@ def _indexed_streams(plans: Sequence[QueryPlan], shapes: Sequence[InputTable]) -
 
 
 def conformed(table: pa.Table, schema: pa.Schema) -> pa.Table:
-    """The table in the types of a schema with the same columns."""
+    """The table with the types of a schema that has the same columns."""
     return table if table.schema.equals(schema) else table.cast(schema)
 
 
 def needed_columns(plans: Sequence[QueryPlan], item: InputTable) -> pa.Table:
-    """The table with the columns that the queries use and nothing else. A derived one was made with no others."""
+    """The table with only the columns that the queries use. A derived table has no other columns."""
     if item.derived:
         return item.table
     wanted = {name for name in (item.time, item.end, item.type, item.probability) if name is not None}
@@ -374,17 +374,17 @@ def needed_columns(plans: Sequence[QueryPlan], item: InputTable) -> pa.Table:
 
 
 def trace_mark(place: int) -> str:
-    """The mark that numbers the trace of an event within its key, for one member; -1: not yet known."""
+    """The mark that numbers the trace of an event within its key, for one member; -1: not known yet."""
     return f"{TRACE}:{place}"
 
 
 def used_mark(place: int) -> str:
-    """The mark that says in which ways an event is used up, for one member."""
+    """The mark that tells how an event is used up, for one member."""
     return f"{USED}:{place}"
 
 
 def _compared_columns(plans: Sequence[QueryPlan]) -> frozenset[tuple[Stream, str]]:
-    """The columns of streams that predicates compare with many constants: there a look-up takes their place."""
+    """The columns of streams that predicates compare with many constants: an index replaces these comparisons."""
     constants: dict[tuple[Stream, str], set[int | str]] = {}
     for plan in plans if len(plans) >= MANY_CONSTANTS else ():
         for graph in plan.graphs:
@@ -397,7 +397,7 @@ def _compared_columns(plans: Sequence[QueryPlan]) -> frozenset[tuple[Stream, str
 
 
 def _first_marks(plans: Sequence[QueryPlan]) -> dict[str, np.generic]:
-    """What is known of an event that has just come, by mark: nothing."""
+    """The initial marks of an event."""
     marks: dict[str, np.generic] = {}
     if any(plan.counting for plan in plans):
         marks[POSITION] = np.int64(-1)
@@ -410,7 +410,7 @@ def _first_marks(plans: Sequence[QueryPlan]) -> dict[str, np.generic]:
 
 
 def replace_valid(source: EventSource, valid: Mask | None) -> EventSource:
-    """The source with other rows that take part; its columns are read only once."""
+    """The source with another selection of rows; columns that were read stay available."""
     return EventSource(
         source.input, source.starts, source.ends, valid, source.readable_columns, source.raw_columns, source.uncertainty
     )
@@ -422,7 +422,7 @@ def beyond(source: EventSource, until: int | None) -> Mask:
 
 
 def only_ready(source: EventSource, pending: Mask) -> EventSource:
-    """The table without the rows that lie beyond the watermark."""
+    """The table without the rows after the watermark."""
     if not pending.any():
         return source
     return replace_valid(source, ~pending if source.valid is None else source.valid & ~pending)

@@ -1,4 +1,4 @@
-"""Which constraints the traces of a log obey, and how many of them: counted in one pass over the events."""
+"""Counts which constraints the traces of a log obey, in one pass over the events."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from ensue.kernels.sorted_runs import group_by_key
 from ensue.kernels.traces import Matrix, count_pairs
 
 MOST_STREAMS = 2_000
-"""The counts of a log with so many streams take 64 MB."""
+"""The maximum number of streams; their counts take 64 MB."""
 
 KINDS = ("ENDS", "EXCLUSIVE", "PRIOR", "REQUIRE")
-"""The kinds of constraints that are looked for, in the order in which they are proposed."""
+"""The kinds of constraints, in the order in which they are proposed."""
 
 
 @dataclass(frozen=True, slots=True)
 class TraceCounts:
-    """In how many traces streams occur together and in order; rows and columns are the places of `streams`.
+    """The number of traces in which streams occur together and in order; rows and columns are the places of `streams`.
 
     `together[a, b]` are the traces with both, `ordered[a, b]` those of them in which no `a` is later than a `b`.
     `together[a, a]` are the traces with `a`, `ordered[a, a]` those in which nothing is later than the first `a`.
@@ -36,9 +36,9 @@ class TraceCounts:
     ordered: Matrix
 
     def add(self, keys: Sequence[Sequence[pa.Array]], codes: Codes, firsts: Int64s, lasts: Int64s) -> int:
-        """Adds all traces of a log, or of those keys that are nowhere else; gives how many rows have no key.
+        """Adds all traces of a log, or of those keys that are nowhere else; returns the number of rows without a key.
 
-        `keys[k][i]` is key column `k` of table `i`. A row says that a stream, by its place, occurs from `firsts` to
+        `keys[k][i]` is key column `k` of table `i`. A row means that a stream, by its place, occurs from `firsts` to
         `lasts`.
         """
         encoded, key_count = encode_columns(keys)
@@ -49,7 +49,7 @@ class TraceCounts:
 
 
 def no_traces(streams: Collection[str]) -> TraceCounts:
-    """Counts of nothing yet. Streams are in the order of their names; an empty name is none."""
+    """Empty counts. Streams are sorted by name; an empty name is left out."""
     named = sorted({*streams} - {""})
     check_stream_count(len(named))
     shape = (len(named), len(named))
@@ -57,7 +57,7 @@ def no_traces(streams: Collection[str]) -> TraceCounts:
 
 
 def check_stream_count(number: int) -> None:
-    """Raises a LimitError where there are too many pairs of streams to count."""
+    """Raises a LimitError if there are too many pairs of streams to count."""
     if number > MOST_STREAMS:
         raise LimitError(
             "too-many-streams",
@@ -69,7 +69,7 @@ def check_stream_count(number: int) -> None:
 def count_traces(
     sources: Sequence[EventSource], partition_by: tuple[str, ...], time_type: pa.DataType, report: Report
 ) -> TraceCounts:
-    """Counts the traces of tables. Rows without a time, a stream or a key take no part; the report says how many."""
+    """Counts the traces of tables. Rows without a time, a stream or a key are ignored and counted in the report."""
     named = [_streams_of_rows(source) for source in sources]
     counts = no_traces({name for names, _ in named for name in names})
     place = {name: number for number, name in enumerate(counts.streams)}
@@ -94,7 +94,7 @@ def count_traces(
 
 
 def _streams_of_rows(source: EventSource) -> tuple[list[str], Codes]:
-    """The streams of a table, and which of them each row is of; -1 for none."""
+    """The streams of a table, and the stream of each row; -1 for none."""
     item = source.input
     if item.stream is not None:
         return [str(item.stream)], np.zeros(len(source.starts), np.int32)
@@ -107,9 +107,9 @@ def _streams_of_rows(source: EventSource) -> tuple[list[str], Codes]:
 
 
 def proposed_constraints(counts: TraceCounts, share: float, support: int, kinds: Collection[str]) -> pa.Table:
-    """The constraints that hold in at least that share of the traces they apply to, if these are enough.
+    """The constraints that hold in at least this share of the traces they apply to, if there are enough of these.
 
-    In the order of their kinds, those that hold most often first, then those that apply most often, then by name.
+    They are ordered by kind, then by how often they hold, then by how often they apply, then by name.
     """
     found = [_Found.of(kind, counts).where(share, support) for kind in KINDS if kind in kinds]
     table = pa.concat_tables([part.table(counts.streams) for part in found])
@@ -118,7 +118,7 @@ def proposed_constraints(counts: TraceCounts, share: float, support: int, kinds:
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """Constraints of one kind; `second` is None for those of one stream."""
+    """Constraints of one kind; `second` is None for constraints on one stream."""
 
     kind: str
     first: Int64s
@@ -128,7 +128,7 @@ class _Found:
 
     @staticmethod
     def of(kind: str, counts: TraceCounts) -> _Found:
-        """Every constraint of a kind, with the traces that it applies to and those of them that obey it."""
+        """Every constraint of a kind, with the number of traces that it applies to and of those that obey it."""
         together, ordered = counts.together, counts.ordered
         occurs = together.diagonal()
         number = len(counts.streams)
@@ -151,7 +151,7 @@ class _Found:
         return self.holds / np.maximum(self.support, 1)
 
     def where(self, share: float, support: int) -> _Found:
-        """Those that are proposed, in their order."""
+        """The proposed constraints, in order."""
         kept = np.flatnonzero((self.support >= support) & (self.share >= share))
         names = [self.first[kept]] if self.second is None else [self.second[kept], self.first[kept]]
         chosen = kept[np.lexsort([*names, -self.support[kept], -self.share[kept]])]

@@ -1,4 +1,4 @@
-"""Rows by trace: which stream each belongs to, which key, in which order they come."""
+"""Groups rows by trace: the stream and key of each row, and their order."""
 
 from __future__ import annotations
 
@@ -18,17 +18,16 @@ from ensue.kernels.sorted_runs import is_sorted, order_by_time
 from ensue.nodes.names import Stream
 
 KEY = "key"
-"""How the key columns of what is known of traces begin."""
+"""The prefix of the key columns in trace records."""
 
 
 class TraceRows:
     """The rows of some streams by trace.
 
-    `rows` are, per table, those that take part, in the order of the table. For all of them, one table behind the other,
-    `codes` are their streams, `keys` their traces and `times` their ends. `known_keys` are the traces in further tables
-    that have key columns. Traces are numbered in the order in which they appear, first in those tables: if the first
-    one names each trace once, its rows are the first traces. Rows without a key take no part; `keyless` are their
-    streams.
+    `rows` are, per table, the rows that belong to a trace, in table order. For all of them, table after table, `codes`
+    are their streams, `keys` their traces and `times` their ends. `known_keys` are the traces in further tables that
+    have key columns. Traces are numbered in order of appearance, first in those tables: if the first one names each
+    trace once, its rows are the first traces. Rows without a key are ignored; `keyless` are their streams.
     """
 
     def __init__(
@@ -55,7 +54,7 @@ class TraceRows:
         return len(self.first_places)
 
     def _stream_codes(self, source: EventSource) -> Codes:
-        """Which of the streams each row belongs to, -1 for rows that take no part."""
+        """The stream of each row, -1 for ignored rows."""
         stream = source.input.stream
         if stream is None:
             codes = stream_codes(source.input, [*map(str, self.streams)])
@@ -65,7 +64,7 @@ class TraceRows:
         return codes if source.valid is None else np.where(source.valid, codes, np.int32(-1))
 
     def _key_values(self, place: int, request: Request, known: Sequence[pa.Table]) -> list[pa.Array]:
-        """A partition column of the further tables, then of the rows that take part, by table."""
+        """A partition column of the further tables, then of the used rows, by table."""
         name = request.partition_by[place]
         parts = [
             values if len(rows) == len(values) else values.take(pa.array(rows))
@@ -74,7 +73,7 @@ class TraceRows:
         return [*(one_chunk(table.column(f"{KEY}_{place}")) for table in known), *parts]
 
     def _leave_out_keyless(self) -> Codes:
-        """Leaves out the rows that have no key, and gives their streams."""
+        """Removes the rows without a key, and returns their streams."""
         keyed = self.keys != NO_KEY
         if keyed.all():
             return self.codes[:0]
@@ -100,7 +99,7 @@ class TraceRows:
         return {f"{KEY}_{number}": _one_column(parts).take(wanted) for number, parts in enumerate(self.values)}
 
     def by_table(self, values: np.ndarray) -> list[np.ndarray]:
-        """What was found for the rows of all tables, by table."""
+        """Results for the rows of all tables, by table."""
         return split(values, [len(rows) for rows in self.rows])
 
 
@@ -117,7 +116,7 @@ def key_parts(name: str, sources: Sequence[EventSource], request: Request) -> It
 
 
 def _one_column(parts: Sequence[pa.Array]) -> pa.Array:
-    """Key columns of several tables as one, in a type that holds all of them."""
+    """Combines key columns of several tables, in a common type."""
     kinds = {part.type for part in parts}
     if len(parts) == 1:
         return parts[0]

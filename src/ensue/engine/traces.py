@@ -1,7 +1,8 @@
-"""Watching traces while events are loaded: events of hopeless traces are skipped, their state is dropped.
+"""Monitors traces while events are loaded: events of traces that cannot match any more are skipped, and their state is
+dropped.
 
-A query whose plan has a monitor keeps a record per trace: which of the watched streams have occurred, and how far
-matches have come. The record of a trace that has failed is its tombstone. Records go when their trace ends.
+A query whose plan has a monitor keeps a record per trace: which of the monitored streams have occurred, and the
+progress of matches. The record of a failed trace marks it as such. Records are dropped when their trace ends.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from ensue.nodes.names import Stream
 from ensue.plan.monitors import MOST_STEPS, GraphMonitor, Monitor
 from ensue.plan.plans import QueryPlan
 
-# --- A monitor as the arrays that the kernel of traces reads.
+# --- a monitor as arrays
 
 ENDED = np.uint64(1 << 63)
 """The bit of all streams that end a trace."""
@@ -38,7 +39,7 @@ def _bits_at_start(graph: GraphMonitor) -> int:
 
 
 def _bits_of_whole(graph: GraphMonitor) -> int:
-    """The step at which the match is whole. Where it is not known when that is, and a match may trail, it is any."""
+    """The step at which the match is complete. If progress is not followed and a match may trail, any step."""
     if graph.whole is not None:
         return 1 << graph.whole
     return _bits_at_start(graph) if graph.trails else 0
@@ -90,20 +91,19 @@ def rules_of(monitor: Monitor) -> Rules:
 # --- traces
 
 TRACE = "ensue:trace"
-"""The column that numbers the traces of a key, where a key has had several."""
+"""The column that numbers the traces of a key, if a key has had several."""
 
 SEEN, REACHED, BEGAN, FAILED, NUMBER, LACKS = "seen", "reached", "began", "failed", "number", "lacks"
 
 
 @dataclass(frozen=True, slots=True)
 class WatchedEvents:
-    """The events of a query after its traces were watched.
+    """The events of a query after its traces were monitored.
 
-    `found` are the candidates of its variables, without those that are skipped, and `completing` those of traces in
-    which a match may have been completed. Where traces are watched, `dropped` are the rows, per table, that need not be
-    kept, `numbers` those of their traces within their keys, `records` what is known of the traces that go on, and
-    `spared` says until when events would have been kept that are not, because their traces have failed. `failed_keys`
-    gives the keys of traces that may lack matches.
+    `found` are the candidates of its variables, without skipped ones, and `completing` those of traces in which a match
+    may have completed. If traces are monitored, `dropped` are the rows, per table, that need not be kept, `numbers`
+    those of their traces within their keys, `records` those of the traces that continue, and `spared` the times until
+    which events of failed traces would have been kept. `failed_keys` returns the keys of traces that may lack matches.
     """
 
     store: EventStore
@@ -127,11 +127,10 @@ def watch(
     until: int | None = None,
     numbers: Sequence[Codes] | None = None,
 ) -> WatchedEvents:
-    """Loads the events of a query and, if it watches traces, leads those that are new through them.
+    """Loads the events of a query and, if it monitors traces, applies the new ones to them.
 
-    New are the events that end after `after` and not after `until`; `records` says what came before, and `numbers`, per
-    table, to which trace of its key an event belongs that is not new. The report says how many traces have failed and
-    how many events were skipped.
+    New events end after `after` and not after `until`; `records` is the earlier state, and `numbers`, per table, the
+    trace of each older event within its key. The report counts failed traces and skipped events.
     """
     if plan.monitor is None:
         found: dict[Hashable, Candidates] = {}
@@ -181,7 +180,7 @@ class _Watch:
             self.may_lack_matches[: records.num_rows] = records.column(LACKS).to_numpy()
 
     def _traces(self) -> Traces:
-        """What the records say of each trace, and nothing of the others."""
+        """The records of the known traces, and empty ones for the others."""
         traces, keys = _new_traces(self.events.key_count, self.monitor), self.events.keys
         records = 0 if self.records is None else self.records.num_rows
         of_ended = np.flatnonzero((self.known_numbers >= 0) & (keys >= records))
@@ -228,7 +227,7 @@ class _Watch:
         )
 
     def _count(self, skipped: Mask) -> None:
-        """Counts what has failed and what is skipped or has no key."""
+        """Counts failed traces, skipped events and rows without a key."""
         lost = self.events.keys[skipped & self.own]
         self.report.traces_failed += int(self.traces.failures[0])
         self.report.events_skipped += len(lost)
@@ -243,9 +242,9 @@ class _Watch:
         return np.asarray((began != NEVER) & (began <= until - lifetime))
 
     def _load(self, asleep: Mask) -> tuple[EventStore, dict[Hashable, Candidates], Bits]:
-        """The events of the query in traces that are not asleep, the candidates of its variables and their leaves.
+        """The events of the query in active traces, the candidates of its variables and their leaves.
 
-        The keys of the store are numbers of their own, given to traces that have events at hand: `self.with_events`.
+        The store numbers only the traces that have events: `self.with_events`.
         """
         streams: dict[Stream, Candidates] = {}
         events, awake = self.events, self.own & ~asleep[self.events.keys]
@@ -268,7 +267,7 @@ class _Watch:
         return store, found, self._leaves(store, found)
 
     def _leaves(self, store: EventStore, found: dict[Hashable, Candidates]) -> Bits:
-        """The leaves of the monitor that each row satisfies. Looks up every variable on the way."""
+        """The leaves of the monitor that each row satisfies; finds the candidates of every variable for this."""
         leaves = {id(source): np.zeros(len(source.starts), np.uint64) for source in self.sources}
         for graph_plan in self.plan.graphs:
             for inner in graph_plan.with_inner():
@@ -280,9 +279,9 @@ class _Watch:
         return joined([bits[rows] for bits, rows in zip(leaves.values(), self.events.rows, strict=True)])
 
     def _follow(self, leaves: Bits, after: int | None, until: int | None) -> tuple[Mask, Codes]:
-        """Leads the new events through their traces.
+        """Applies the new events to their traces.
 
-        Gives which of the rows that take part are skipped, and the number of each one's trace in its key.
+        Returns which of the used rows are skipped, and the number of each row's trace within its key.
         """
         events = self.events
         bit_of = np.zeros(len(events.streams), np.uint64)
@@ -296,14 +295,14 @@ class _Watch:
         return skipped, np.where(numbers < 0, self.traces.number[events.keys], numbers)
 
     def _of_all_rows(self, values: np.ndarray) -> Iterator[np.ndarray]:
-        """What was found for the rows that take part, for all rows of each table; zero for the others."""
+        """Results for the used rows, expanded to all rows of each table; zero for the others."""
         for source, rows, own in zip(self.sources, self.events.rows, self.events.by_table(values), strict=True):
             of_row = np.zeros(len(source.starts), own.dtype)
             of_row[rows] = own
             yield of_row
 
     def _by_trace(self, skipped: Mask, numbers: Codes) -> EventStore:
-        """The events apart by trace, where a key has had several."""
+        """The events separated by trace, if a key has had several."""
         sources = []
         for source, of_row, valid in zip(
             self.sources, self._of_all_rows(numbers), self._of_all_rows(~skipped), strict=True
@@ -317,9 +316,9 @@ class _Watch:
     def _narrowed(
         self, found: dict[Hashable, Candidates], skipped: Mask
     ) -> tuple[dict[Hashable, Candidates], dict[Hashable, Candidates]]:
-        """The candidates without those that are skipped, and of these the ones in traces whose last events have come.
+        """The candidates without skipped ones, and those of them in traces whose last events have come.
 
-        A match that trails needs no event to complete.
+        A match that trails completes without an event.
         """
         if skipped.any():
             sources = [id(source) for source in self.sources]
@@ -331,9 +330,9 @@ class _Watch:
         return found, {wanted: events.select(completes[events.keys]) for wanted, events in found.items()}
 
     def _dropped(self, last: Mask, over: Mask) -> Mask:
-        """The rows of traces that have failed or are over, and of those that were not the last of their key.
+        """The rows of failed or ended traces, and of all traces of a key except the last.
 
-        Where a match may trail, it keeps the rows of a trace that is over: when it is complete, they are forgotten.
+        A match that may trail keeps the rows of an ended trace until it is complete.
         """
         traces, trails = self.traces, rules_of(self.monitor).trails
         waiting = ((traces.reached & rules_of(self.monitor).wholes) != 0)[:, trails].any(axis=1)
@@ -341,7 +340,7 @@ class _Watch:
         return np.where(last, gone[self.events.keys], not trails.any())
 
     def _kept_records(self, over: Mask) -> pa.Table | None:
-        """The records of the traces that go on."""
+        """The records of the traces that continue."""
         if self.records is None:
             return None
         kept = (self.traces.began != NEVER) & ~self.traces.closed & ~over
@@ -352,13 +351,13 @@ class _Watch:
         return record_table({**self.events.key_columns(numbers), **lacks}, numbers, self.traces)
 
     def failed_keys(self) -> pa.Table:
-        """The keys of which events of the query were skipped."""
+        """The keys with skipped events of the query."""
         return pa.table(self.events.key_columns(np.flatnonzero(self.may_lack_matches)))
 
     def _spared(self, skipped: Mask, dropped: Mask, leaves: Bits, asleep: Mask) -> Int64s:
-        """Until when each event would have been kept that is not, because its trace has failed.
+        """The time until which each event of a failed trace would have been kept.
 
-        Of the events that came after that, only those are known to be events of the query whose streams it takes whole.
+        Of the events after the failure, only those of streams without conditions are known to be events of the query.
         """
         events, kept_for, whole = self.events, *_retention_of_streams(self.plan)
         gone = np.flatnonzero(self.own & (skipped | dropped))
@@ -395,7 +394,8 @@ def record_table(keys: Mapping[str, pa.Array], numbers: Int64s, traces: Traces) 
 
 
 def _retention_of_streams(plan: QueryPlan) -> tuple[Int64s, Mask]:
-    """Per stream of a query how long after its end an event is kept, and whether as some variable all events are."""
+    """For each stream of a query, how long after its end an event is kept, and whether some variable keeps all
+    events."""
     kept_for, whole = np.zeros(len(plan.streams), np.int64), np.zeros(len(plan.streams), bool)
     for number, graph_plan in enumerate(plan.graphs):
         for inner in graph_plan.with_inner():

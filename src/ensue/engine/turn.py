@@ -1,4 +1,5 @@
-"""A step of a stage: new rows go behind the kept ones, every member looks for its matches, the rest is forgotten."""
+"""A step of a stage: appends new rows to the kept ones, evaluates every member, and drops what is not needed any
+more."""
 
 from __future__ import annotations
 
@@ -42,17 +43,17 @@ from ensue.plan.inputs import InputTable
 from ensue.plan.plans import Options, QueryPlan
 
 FEW_KEPT, MOST_ADDED, MOST_PUT_OFF = 1024, 0.25, 16
-"""With more events, those that nobody needs any more are looked for when such a share has been added, after so many
-steps, and when nothing new comes."""
+"""With more events, unneeded ones are searched when this share has been added, after this many steps, and when nothing
+new comes."""
 
 MOST_IDLE_ROWS = 1024
-"""How many rows that nobody needs a table may hold beyond as many as are kept."""
+"""The number of unneeded rows that a table may contain in addition to as many as are kept."""
 
 
 def step_stage(
     stage: Stage, state: StageState, fresh: Sequence[EventSource], clock: Clock, options: Options, collect: Collect
 ) -> Taken:
-    """Takes rows (one source per input) and moves on to `clock.until`."""
+    """Takes rows (one source per input) and advances to `clock.until`."""
     turn = Turn(stage, state, fresh, clock, options)
     grows = [any(made.name in member.plan.streams for made in stage.group) for member in stage.members]
     found: list[Any] = []
@@ -70,7 +71,7 @@ def step_stage(
 
 
 def _grown(turn: Turn, matches: Sequence[pa.Table]) -> dict[Stream, pa.Table]:
-    """The events of the group that this step derives; those from before are among what the stage has kept."""
+    """The events of the group that this step derives; earlier ones are among the kept events of the stage."""
     stage, options = turn.stage, turn.options
     first: dict[Stream, pa.Table] = {
         made.name: together(made, events_of(made, stage.members, matches, options.limit), options.limit)
@@ -87,8 +88,8 @@ def _grown(turn: Turn, matches: Sequence[pa.Table]) -> dict[Stream, pa.Table]:
 
 
 class Turn:
-    """A step of a stage under way. Per input, `sources` are the kept events with the new rows behind them, and `ready`
-    those of them that the step looks at; `kept` says which will be kept."""
+    """A step of a stage in progress. Per input, `sources` are the kept events followed by the new rows, and `ready`
+    those that the step evaluates; `kept` marks the rows to keep."""
 
     def __init__(
         self, stage: Stage, state: StageState, fresh: Sequence[EventSource], clock: Clock, options: Options
@@ -144,7 +145,7 @@ class Turn:
         return None if usable is None or usable.all() else usable
 
     def _encode(self, place: int, fresh: EventSource) -> None:
-        """Puts the rows that some member looks for behind the kept ones, with their streams and keys as codes."""
+        """Appends the rows that some member needs to the kept ones, with their streams and keys as codes."""
         stage, kept, shape = self.stage, self.state.kept[place], self.stage.shapes[place]
         usable, kinds = self._usable(shape, fresh), stage.kinds(place, fresh)
         wanted = kinds >= 0 if usable is None else usable & (kinds >= 0)
@@ -177,7 +178,7 @@ class Turn:
             self.marks[name].append(np.append(kept.marks[name], np.full(len(rows), value)))
 
     def _admit(self, shape: InputTable, kept: Kept, fresh: EventSource) -> None:
-        """Puts the new rows behind the kept ones; late ones and those without a time are left out."""
+        """Appends the new rows to the kept ones; late rows and rows without a time are left out."""
         usable = self._usable(shape, fresh)
         if not len(kept):
             self.sources.append(fresh if usable is fresh.valid else replace_valid(fresh, usable))
@@ -197,7 +198,7 @@ class Turn:
             self.marks[name].append(np.append(kept.marks[name], np.full(rows, value)))
 
     def frontier(self, member: Member | None) -> Frontier:
-        """What is wanted of a result; of what others use also what completes before it is asked for."""
+        """The wanted matches of a result; for matches that others use, also those that complete earlier."""
         clock = self.clock
         if self.stage.eager:
             return Frontier(fresh=self._arrived())
@@ -206,7 +207,7 @@ class Turn:
         return Frontier(after, clock.until, clock.horizon)
 
     def _arrived(self) -> Callable[[Candidates], Mask]:
-        """Which candidates came with this step."""
+        """The candidates that came with this step."""
         first = [len(kept) for kept in self.state.kept]
 
         def is_fresh(found: Candidates) -> Mask:
@@ -216,7 +217,8 @@ class Turn:
         return is_fresh
 
     def find(self, place: int, collect: Collect, keep: bool = True) -> Any:
-        """What becomes of the matches of a member that complete in this step; if told so, it keeps what it needs."""
+        """The output of a member's matches that complete in this step; with `keep`, also marks the rows it needs
+        later."""
         member, clock = self.stage.members[place], self.clock
         plan = member.plan
         if plan.tracking is not None:
@@ -244,7 +246,7 @@ class Turn:
     def _later_matches(
         self, member: Member, watched: WatchedEvents, candidates: dict[Hashable, Candidates], used: UsedRows, since: int
     ) -> Iterator[MatchChunk]:
-        """The matches that complete after a moment, where all earlier ones matter, because they use events up."""
+        """The matches that complete after a moment, if all earlier ones matter because they use up events."""
         frontier, plan = replace(self.frontier(member), after=None), member.plan
         for chunk in evaluate(plan, watched.store, frontier, self.options, candidates, used):
             later = chunk.where(completion_times(chunk, plan) > since)
@@ -252,7 +254,7 @@ class Turn:
                 yield later
 
     def _violations(self, place: int, member: Member) -> pa.Table:
-        """The traces that break a constraint with what is new."""
+        """The traces that violate a constraint with the new events."""
         plan, clock, sources = member.plan, self.clock, tuple(self.ready)
         assert plan.tracking is not None
         report, request = self.reports[place], self.stage.request_of(plan)
@@ -263,7 +265,7 @@ class Turn:
         return table.cast(member.output.schema)
 
     def _shared(self, keys: tuple[str, ...], known: Sequence[Int64s]) -> WatchedEvents:
-        """The events of all members with the same keys: found, encoded and sorted once."""
+        """The events of all members with the same keys: selected, encoded and sorted once."""
         if keys not in self.shared:
             found: dict[Hashable, Candidates] = {}
             request = self.stage.requests[keys]
@@ -272,7 +274,7 @@ class Turn:
         return self.shared[keys]
 
     def _merged(self) -> EventStore:
-        """The events of the stage, after what no step has looked at yet was merged with what is sorted already."""
+        """The events of the stage, after merging the new rows into the sorted ones."""
         stage, index = self.stage, self.state.index
         streams: dict[Stream, Candidates] = {}
         without_key: dict[Stream, tuple[EventSource, Codes]] = {}
@@ -297,7 +299,7 @@ class Turn:
         )
 
     def _watched(self, place: int, plan: QueryPlan) -> WatchedEvents:
-        """The events of a member, after what is new of them was led through their traces."""
+        """The events of a member, after applying the new ones to its traces."""
         clock, report = self.clock, self.reports[place]
         known = self.marks[POSITION] if self.stage.counting else ()
         if plan.monitor is None:
@@ -317,7 +319,7 @@ class Turn:
         return watched
 
     def add(self, place: int, events: pa.Table) -> None:
-        """Takes events of a declared stream that this very step has found: they end within it."""
+        """Adds events of a declared stream that this step has derived: they end within it."""
         source = self.sources[place]
         table = pa.concat_tables([source.input.table, events]).combine_chunks()
         (loaded,), _ = load_sources([replace(source.input, table=table)], self.stage.time_type)
@@ -329,7 +331,7 @@ class Turn:
             self.marks[name][place] = np.append(self.marks[name][place], np.full(events.num_rows, value))
 
     def keep(self, place: int) -> None:
-        """Keeps what a member needs later that looks at events which were added."""
+        """Keeps the rows that a member needs later, if it uses added events."""
         plan = self.stage.members[place].plan
         known = self.marks[POSITION] if self.stage.counting else ()
         store = load_events(tuple(self.ready), self.stage.request_of(plan), known)
@@ -338,13 +340,13 @@ class Turn:
         rows_to_keep(plan, store, {}, self.kept, self.clock.until, options=self.options)
 
     def _keep_pending(self, plan: QueryPlan) -> None:
-        """Keeps what no step has looked at; with an index, nothing else has come than what is looked for."""
+        """Keeps rows that no step has evaluated; with an index, only needed rows were taken."""
         own = self.pending if self.indexed else pending_rows(plan, self.ready, self.pending)
         for mask, other in zip(self.kept, own, strict=True):
             mask |= other
 
     def end(self, found: Sequence[Any], grown: Mapping[Stream, pa.Table]) -> Taken:
-        """What the step gave, and what is kept after it."""
+        """The result of the step, and the state after it."""
         stage, clock = self.stage, self.clock
         evaluated = sum(
             len(source.starts) if source.valid is None else int(np.count_nonzero(source.valid))
@@ -366,7 +368,7 @@ class Turn:
         return Taken(tuple(found), grown, tuple(self.late), tuple(self.reports), evaluated, state, tuple(self.empty))
 
     def _indexed_state(self, spared: Int64s) -> StageState:
-        """What is kept, encoded and sorted."""
+        """The kept events, encoded and sorted."""
         kept, index = [], self.state.index
         places = [new_places(mask) for mask in self.kept]
         for place, own in enumerate(places):
@@ -385,7 +387,7 @@ class Turn:
         return state if index.keys.count < 2 * sum(map(len, kept)) + IDLE_CODES else self._renumbered(state)
 
     def _renumbered(self, state: StageState) -> StageState:
-        """The same state with codes for the keys of kept events and no others."""
+        """The same state with codes only for the keys of kept events."""
         index = self.stage.empty_index()
         kept = [
             replace(self.stage.encoded(place, replace(own, table=own.whole, places=None), index), waiting=own.waiting)
@@ -399,7 +401,7 @@ class Turn:
         return replace(state, kept=tuple(kept), index=replace(index, runs=tuple(runs)))
 
     def _kept(self) -> Iterator[Kept]:
-        """The events that are kept, with what is known of them now."""
+        """The kept events with their current marks."""
         for place, (shape, source, mask) in enumerate(zip(self.stage.shapes, self.sources, self.kept, strict=True)):
             table = source.input.table.select(shape.table.column_names).filter(pa.array(mask)).combine_chunks()
             starts = source.starts[mask]
@@ -420,7 +422,7 @@ def events_of(
 
 
 def _compacted(source: EventSource, kept: Any) -> tuple[pa.Table, Int64s | None]:
-    """The table of kept rows and where in it they are; it is copied when half of it, or more, is not needed."""
+    """The table of kept rows and their places in it; it is copied if at least half of it is not needed."""
     table = source.input.table
     places = np.arange(table.num_rows) if source.places is None else source.places
     places = places[kept]

@@ -1,8 +1,8 @@
-"""Which rows may be real or not, as numbers: a stretch of the unit line for each.
+"""Uncertain rows as numbers: a stretch of the unit interval for each.
 
-What is uncertain together is one *block*: a row by itself, or all alternatives of a group. A block draws one number
-between 0 and 1, and a row is real iff the number lies in the row's stretch. Alternatives have stretches side by side,
-so that at most one of them is real; blocks are independent of each other.
+Rows that are uncertain together form one *block*: a single row, or all alternatives of a group. A block draws one
+number between 0 and 1, and a row is real iff the number lies in the row's stretch. Alternatives have disjoint
+stretches, so at most one of them is real; blocks are independent of each other.
 """
 
 from __future__ import annotations
@@ -26,24 +26,24 @@ Mask: TypeAlias = npt.NDArray[np.bool_]
 Floats: TypeAlias = npt.NDArray[np.float64]
 
 CERTAIN = -1
-"""The block of rows that are real in every world."""
+"""The block of certain rows."""
 
 ROUNDING = 1e-9
-"""By so much alternatives may add up to more than 1."""
+"""The tolerance by which the probabilities of alternatives may exceed 1."""
 
 
 @dataclass(frozen=True, slots=True)
 class Uncertainty:
-    """Of each row of a table, its probability, its block and where its stretch begins and ends."""
+    """For each row of a table, its probability, its block and its stretch."""
 
     probability: Floats
     block: Int64s
     low: Floats
     high: Floats
     is_certain: bool
-    """Whether every row is real in every world."""
+    """Whether every row is certain."""
     kind: Codes | None = None
-    """Which stream of the hierarchy each row is called, by its place among the names; -1: none of them."""
+    """The stream of the hierarchy of each row, by its place among the names; -1: none of them."""
 
     def where(self, mask: npt.NDArray[np.bool_]) -> Uncertainty:
         kind = None if self.kind is None else self.kind[mask]
@@ -71,9 +71,9 @@ def read_probabilities(column: pa.ChunkedArray, name: str, label: str) -> Floats
 def arrange_blocks(
     probabilities: Sequence[Floats], groups: Sequence[Sequence[pa.Array]], coarse: Sequence[Mask | None]
 ) -> list[Uncertainty]:
-    """The blocks of all tables together: rows that agree on their groups are one block, whatever table they are in.
+    """The blocks of all tables together: rows that agree on their groups form one block, whatever their table.
 
-    What is certain has no block, unless it is `coarse`: then it is not certain which finer event it is.
+    A certain row has no block, unless it is `coarse`: then its finer stream is uncertain.
     """
     begins = np.concatenate([[0], np.cumsum([len(values) for values in probabilities])])
     whole = np.concatenate(probabilities) if probabilities else np.empty(0)
@@ -97,7 +97,7 @@ def arrange_blocks(
 
 
 def _side_by_side(probability: Floats, block: Int64s) -> Floats:
-    """Where the stretch of each row begins, behind those of its block that stand before it."""
+    """The start of each row's stretch, after those of earlier rows in its block."""
     order = np.argsort(block, kind="stable")
     sorted_blocks, values = block[order], probability[order]
     is_first = np.ones(len(order), bool)
@@ -122,7 +122,7 @@ def _side_by_side(probability: Floats, block: Int64s) -> Floats:
 def stretches_within(
     uncertainty: Uncertainty, rows: Codes, stream: Stream, hierarchy: Hierarchy
 ) -> tuple[Floats, Floats]:
-    """In which part of its stretch each row is one of a stream: all of it, unless it is called by a coarser name."""
+    """The part of each row's stretch in which it belongs to a stream: all of it, unless its type is coarser."""
     if uncertainty.kind is None or not isinstance(stream, str) or not hierarchy.is_finer(stream):
         return np.zeros(len(rows)), np.ones(len(rows))
     known = frozenset(hierarchy.kinds_of(stream))

@@ -1,4 +1,4 @@
-"""Traces that break a constraint, as a table: each constraint once in a trace, with the events that break it."""
+"""Traces that violate a constraint, as a table: each constraint once per trace, with the events that violate it."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ def track(
     until: int | None = None,
     report: Report | None = None,
 ) -> tuple[pa.Table, tuple[pa.Table, ...]]:
-    """The violations that the new events bring to light, and what is known of the traces that go on.
+    """The violations that the new events reveal, and the records of the traces that continue.
 
-    New are the events that end after `after` and not after `until` (None: all events have come). `records` are what
-    was given for the last step: first of the constraints, then of each query whose matches may be missing.
+    New events end after `after` and not after `until` (None: all events have come). `records` are those returned by the
+    last step: first of the constraints, then of each query whose matches may be missing.
     """
     before = list(records or no_track_records(plan, tracking, sources, request))
     failed: list[pa.Table] = []
@@ -71,7 +71,7 @@ def track(
 def no_track_records(
     plan: QueryPlan, tracking: ViolationPlan, sources: Sequence[EventSource], request: Request
 ) -> tuple[pa.Table, ...]:
-    """What is known before any event."""
+    """The records before any event."""
     none = np.empty((0, len(plan.streams)), np.int64)
     nothing = Seen(none, none, np.empty(0, bool))
     own = _record_table(no_keys(sources, request), nothing, np.empty(0, np.int64))
@@ -91,7 +91,8 @@ def _seen(rows: TraceRows, records: pa.Table) -> Seen:
 
 
 def _kept(rows: TraceRows, seen: Seen, tracking: ViolationPlan, until: int | None) -> pa.Table:
-    """The records of all traces but those whose lifetime is over: an ended one would break ENDS by going on."""
+    """The records of all traces except those whose lifetime is over: an ended trace would violate ENDS by
+    continuing."""
     present = (seen.first != NEVER).any(axis=1)
     if tracking.lifetime is not None and until is not None:
         began = np.where(seen.first == NEVER, FAR, seen.first).min(axis=1, initial=FAR)
@@ -148,7 +149,7 @@ def _table(found: np.ndarray, rows: TraceRows, plan: QueryPlan, law: Law, missin
 
 
 def ends_of_traces(plan: QueryPlan, records: Sequence[pa.Table]) -> Int64s:
-    """When the traces of a query are over by their lifetime, as far as something is to be done then."""
+    """When the traces of a query end by their lifetime, if that has an effect."""
     if plan.tracking is not None and plan.tracking.lifetime is not None and records:
         first = [records[0].column(f"{FIRST}_{number}").to_numpy() for number in range(len(plan.streams))]
         began = np.where(np.equal(first, NEVER), FAR, first).min(axis=0)

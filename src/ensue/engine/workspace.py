@@ -1,4 +1,4 @@
-"""The data side of evaluating one graph: candidates of every variable in sight, values of points, columns, indexes."""
+"""The data for evaluating one graph: candidates of every visible variable, values of points, columns, and join keys."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from ensue.nodes.names import WHOLE, Name, Stream
 from ensue.nodes.uncertainty import CERTAINTY
 from ensue.plan.plans import GraphPlan, Options
 
-# --- Equality conditions as join keys: candidates indexed by partition key and the values that must agree.
+# --- equality conditions as join keys
 
 MOST_PACKED = 2**62
 Member = tuple[Name, str]
@@ -65,11 +65,11 @@ def usable_classes(
     sizes: Callable[[EqualityClass], int],
     key_count: int,
 ) -> tuple[EqualityClass, ...]:
-    """The classes that join keys can stand for exactly.
+    """The classes that join keys represent exactly.
 
-    Each variable has one member at most, so that its step ties it to all the others; at most one member lies outside of
+    Each variable has at most one member, so that its step connects it to all the others; at most one member is outside
     the graph, where equality is not given; and equality is transitive among them. Partition key and all codes together
-    fit into one number.
+    fit in one number.
     """
     chosen: list[EqualityClass] = []
     for group in equality_classes(equalities):
@@ -111,7 +111,7 @@ def build_index(candidates: Candidates, codes: Sequence[Codes], sizes: tuple[int
 
 
 def pack(keys: Codes, codes: Sequence[Codes], sizes: Sequence[int]) -> tuple[Int64s, np.ndarray]:
-    """Partition key and codes in one number, and which rows have a null among them."""
+    """Partition key and codes in one number, and the rows with a null among them."""
     packed = keys.astype(np.int64)
     missing = keys < 0
     for part, size in zip(codes, sizes, strict=True):
@@ -122,7 +122,7 @@ def pack(keys: Codes, codes: Sequence[Codes], sizes: Sequence[int]) -> tuple[Int
 
 
 def fits(key_count: int, sizes: Sequence[int]) -> bool:
-    """True if partition key and codes can be packed into one number."""
+    """Whether partition key and codes can be packed into one number."""
     total = max(key_count, 1)
     for size in sizes:
         total *= max(size, 1)
@@ -132,12 +132,12 @@ def fits(key_count: int, sizes: Sequence[int]) -> bool:
 # --- workspace
 
 OWN_FIELDS = (CERTAINTY, WHOLE_EVENT)
-"""Fields that are no columns."""
+"""Fields that are not columns."""
 
 
 @dataclass(slots=True)
 class Workspace:
-    """What is in sight while a graph is evaluated. `whole` is the graph of the whole match; its ends are points too."""
+    """What is visible while a graph is evaluated. `whole` is the graph of the whole match; its ends are points too."""
 
     compiled: CompiledGraph
     plan: GraphPlan
@@ -155,18 +155,18 @@ class Workspace:
     found_segments: dict[tuple[Name, tuple[EqualityClass, ...], Name], Codes] = field(default_factory=dict)
     identities: dict[tuple[Name, int], npt.NDArray[np.uint64]] = field(default_factory=dict)
     latest: int | None = None
-    """How far time has come; moments beyond it have not. None: no limit."""
+    """The end of the known time; later moments have not come. None: no limit."""
     earliest: int | None = None
-    """Where matches begin to be wanted: none is that ends earlier. None: all are."""
+    """Matches that end earlier are not wanted. None: all are."""
     horizon: int | None = None
-    """Where moments end that nothing else ends."""
+    """The end of repeated moments that nothing else limits."""
     seen: Sight | None = None
     deferred: frozenset[Name] = frozenset()
-    """The variables whose own predicates are judged when they are bound."""
+    """The variables whose own predicates are evaluated when they are bound."""
 
     @property
     def sight(self) -> Sight:
-        """What the graph sees around it, which is settled once all candidates are there."""
+        """What the graph can see around it, which is fixed once all candidates are known."""
         if self.seen is None:
             names, own = self.plan.graph.names, {moment.name for moment in self.plan.graph.moments}
             outer = frozenset(self.candidates).difference(names)
@@ -175,7 +175,7 @@ class Workspace:
         return self.seen
 
     def inside(self, plan: GraphPlan) -> Workspace:
-        """The workspace of a forbidden graph inside of this one."""
+        """The workspace of a forbidden graph inside this one."""
         compiled = self.store.compiled.graph(plan)
         own = {
             variable.name: cached_candidates(variable, plan.graph, self.store, self.catalog, self.found)
@@ -197,7 +197,7 @@ class Workspace:
         )
 
     def alone(self, plan: GraphPlan) -> Workspace:
-        """The workspace of a forbidden graph that is judged apart from the match around it."""
+        """The workspace of a forbidden graph that is evaluated independently of the match around it."""
         own = self.inside(plan)
         own.candidates = {name: own.candidates[name] for name in plan.graph.names}
         own.moments = own.compiled.moments
@@ -205,7 +205,7 @@ class Workspace:
         return own
 
     def restrict(self, name: Name, mask: Mask) -> None:
-        """Drops candidates of a variable; what was indexed before is indexed anew."""
+        """Drops candidates of a variable; existing indexes are rebuilt."""
         kept = self.candidates[name].select(mask)
         if kept is not self.candidates[name]:
             self.candidates[name] = kept
@@ -247,7 +247,7 @@ class Workspace:
         return self.candidates[name].keys[places]
 
     def limits(self, bounds: Range, rows: Rows) -> tuple[Int64s | None, Int64s | None]:
-        """The lowest and highest value that a range allows in each row, None where it is open."""
+        """The lowest and highest value that a range allows in each row; None if it is open."""
         low: Int64s | None = None
         high: Int64s | None = None
         for point, constant in bounds.lower:
@@ -259,7 +259,7 @@ class Workspace:
         return low, high
 
     def holds(self, condition: Expr, rows: Rows) -> Mask:
-        """Where a condition is true."""
+        """The rows in which a condition is true."""
         return condition_mask(condition, self.column_of(rows), rows.length)
 
     def expression_type(self, expr: Expr) -> pa.DataType:
@@ -272,7 +272,7 @@ class Workspace:
         return self.catalog.field_type(stream, wanted.name)
 
     def column_of(self, rows: Rows) -> Callable[[Field], pa.Array]:
-        """Gives the values of a field in each row."""
+        """A function that returns the values of a field in each row."""
 
         def column(wanted: Field) -> pa.Array:
             assert wanted.variable is not None
@@ -299,7 +299,7 @@ class Workspace:
         )
 
     def keyed_classes(self) -> tuple[EqualityClass, ...]:
-        """The equality classes of the graph that join keys stand for; the other equalities are conditions."""
+        """The equality classes of the graph that join keys represent; the other equalities are conditions."""
         if self.classes is None:
             self.classes = ()
             if self.options.equality_keys and self.plan.graph.equalities:
@@ -314,12 +314,13 @@ class Workspace:
         return self.classes
 
     def _is_transitive(self, group: EqualityClass) -> bool:
-        """Large integers that differ may equal the same float, so a class of three or more does not mix the two."""
+        """Different large integers may equal the same float, so a class of three or more members must not mix the
+        two."""
         kinds = {kind_of(self.catalog.field_type(self.streams[name], field)) for name, field in group.members}
         return len(group.members) == 2 or not {Kind.INTEGER, Kind.FLOAT} <= kinds
 
     def class_codes(self, group: EqualityClass) -> tuple[dict[Member, Codes], int]:
-        """The codes of a class for the candidates of each of its members, and how many codes there are."""
+        """The codes of a class for the candidates of each of its members, and the number of codes."""
         if group not in self.codes:
             arrays = [
                 field_values(Field(*member), self.streams[member[0]], self.candidates[member[0]], None, self.catalog)
@@ -365,7 +366,7 @@ class Workspace:
 def cached_candidates(
     variable: Variable, graph: Graph, store: EventStore, catalog: Catalog, found: dict[Hashable, Candidates]
 ) -> Candidates:
-    """The candidates of a variable, found once for all variables that ask the same."""
+    """The candidates of a variable, computed once for all variables with the same conditions."""
     wanted = graph.question(variable)
     if wanted not in found:
         found[wanted] = find_candidates(variable, graph, store, catalog)
@@ -420,12 +421,12 @@ def compared_column(predicate: Expr, stream: Stream, catalog: Catalog) -> tuple[
 
 
 def is_looked_up(variable: Variable, store: EventStore, catalog: Catalog) -> bool:
-    """Whether the events that satisfy the first predicate of a variable are looked up."""
+    """Whether the first predicate of a variable is evaluated by an index."""
     return _equal_places(variable.predicates[0], variable.stream, store, catalog) is not None
 
 
 def _equal_places(predicate: Expr, stream: Stream, store: EventStore, catalog: Catalog) -> Int64s | None:
-    """Where a stream has the value that an equality asks for, if many queries ask for values of this column."""
+    """The places in a stream with the value of an equality, if many queries compare this column."""
     if not store.compared:
         return None
     compared = compared_column(predicate, stream, catalog)
@@ -450,7 +451,7 @@ def field_values(wanted: Field, stream: Stream, found: Candidates, places: Codes
 
 
 def certainty(found: Candidates, rows: Codes, stream: Stream, catalog: Catalog) -> Floats:
-    """How probable it is that some rows are real and events of a stream."""
+    """The probability that some rows are real and belong to a stream."""
     uncertainty = found.source.uncertainty
     if uncertainty is None:
         return np.ones(len(rows))
@@ -459,7 +460,7 @@ def certainty(found: Candidates, rows: Codes, stream: Stream, catalog: Catalog) 
 
 
 def whole_events(found: Candidates, rows: Codes, stream: Stream, catalog: Catalog) -> pa.Array:
-    """All columns of some rows together."""
+    """All columns of some rows."""
     schema = catalog.stream(stream)
     assert schema is not None
     taken = pa.array(rows)

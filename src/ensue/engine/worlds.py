@@ -1,7 +1,8 @@
-"""Lists of uncertain events: every world of the lists of a match, with its probability.
+"""Lists of uncertain events: every world of the lists of a match with its probability, and the expected values over
+worlds.
 
-What is said of a list as a whole, how many elements it has, a condition or an aggregate, is judged in each of its
-worlds as in any crisp match.
+Requirements on a whole list, such as its number of elements, a condition or an aggregate, are evaluated in each of its
+worlds as in a certain match.
 """
 
 from __future__ import annotations
@@ -28,12 +29,12 @@ from ensue.nodes.uncertainty import Threshold
 from ensue.plan.outputs import expected_columns
 
 MOST_WORLDS = 4096
-"""In so many ways the lists of one match may turn out."""
+"""The maximum number of worlds of the lists of one match."""
 
 
 @dataclass(frozen=True, slots=True)
 class Worlds:
-    """The ways in which the lists of matches may turn out: of which match, how probable with it, and what they hold."""
+    """The possible outcomes of the lists of matches: the match, the probability together with it, and the elements."""
 
     match: Int64s
     weight: Floats
@@ -43,11 +44,11 @@ class Worlds:
         return Worlds(self.match[kept], self.weight[kept], self.rows.take(kept))
 
     def total(self, count: int) -> Floats:
-        """How probable the worlds of each match are together."""
+        """The total probability of the worlds of each match."""
         return np.bincount(self.match, self.weight, count).astype(np.float64)
 
     def expected(self, values: Floats, count: int) -> Floats:
-        """The mean of a value over the worlds of each match in which it has one; NaN where it never has."""
+        """The mean of a value over the worlds of each match in which it is not null; NaN if there are none."""
         known = ~np.isnan(values)
         weights = np.bincount(self.match[known], self.weight[known], count)
         sums = np.bincount(self.match[known], self.weight[known] * values[known], count)
@@ -56,7 +57,7 @@ class Worlds:
 
 
 def count_worlds(rows: Rows, lineage: Lineage, names: Mapping[Name, Sequence[Name]]) -> Int64s:
-    """In how many ways the lists of each match may turn out; raises a LimitError where there are too many."""
+    """The number of worlds of the lists of each match; raises a LimitError if there are too many."""
     return _Draws.of(_listed(rows, lineage, names), rows.length).worlds
 
 
@@ -81,7 +82,7 @@ def _listed(rows: Rows, lineage: Lineage, names: Mapping[Name, Sequence[Name]]) 
 
 
 def _entangled(lineage: Lineage, draws: _Draws, count: int) -> Mask:
-    """The matches that have threats which depend on what their lists depend on."""
+    """The matches whose threats depend on the same blocks as their lists."""
     result = np.zeros(count, bool)
     known = np.rec.fromarrays([draws.match, draws.block])
     for found in lineage.threats.values():
@@ -93,7 +94,7 @@ def _entangled(lineage: Lineage, draws: _Draws, count: int) -> Mask:
 
 @dataclass(frozen=True, slots=True)
 class _Elements:
-    """The elements of lists that may be real, in order, and what each of them asks besides the events of its match."""
+    """The elements of lists that may be real, in order, and the conditions of each besides the events of its match."""
 
     lists: Lists
     match: Int64s
@@ -113,9 +114,11 @@ def _possible_elements(lists: Lists, variables: Sequence[Name], events: Demands)
 
 @dataclass(frozen=True, slots=True)
 class _Draws:
-    """What the blocks of the lists of each match may draw: none of the stretches (0), or one of them (1, 2, ...).
+    """The outcomes of the blocks of the lists of each match: none of the stretches (0), or one of them (1, 2, ...).
 
-    The world of a number is read off in digits: that of a block is `number // stride % size`.
+    A world has a number whose digits are the outcomes: that of a block is `number
+
+    stride % size`.
     """
 
     worlds: Int64s
@@ -143,17 +146,17 @@ class _Draws:
 
     @property
     def firsts(self) -> Int64s:
-        """Where the stretches of each block begin among all of them."""
+        """The first stretch of each block."""
         return np.cumsum(self.size - 1) - (self.size - 1)
 
     def find(self, match: Int64s, block: Int64s, low: Floats) -> tuple[Int64s, Int64s]:
-        """The block and the digit of what some elements ask."""
+        """The block and the digit of the conditions of some elements."""
         pair = np.searchsorted(np.rec.fromarrays([self.match, self.block]), np.rec.fromarrays([match, block]))
         stretches = np.rec.fromarrays([np.repeat(np.arange(len(self.size)), self.size - 1), self.low])
         return pair, np.searchsorted(stretches, np.rec.fromarrays([pair, low])) - self.firsts[pair] + 1
 
     def chance(self, case: Possible, match: int, number: int) -> float:
-        """How probable a match is together with one world of its lists."""
+        """The probability of a match together with one world of its lists."""
         drawn, undrawn = [], []
         for pair in np.flatnonzero(self.match == match):
             digit = number // int(self.stride[pair]) % int(self.size[pair])
@@ -168,7 +171,7 @@ class _Draws:
         return probability_of_any([Possible((*case.needs, *drawn), (*case.against, *others))])
 
     def weights(self, match: Int64s, number: Int64s) -> Floats:
-        """How probable each world is."""
+        """The probability of each world."""
         result = np.ones(len(match))
         pairs_of = np.concatenate([[0], np.cumsum(np.bincount(self.match, minlength=len(self.worlds)))])
         first, last = pairs_of[match].astype(np.int32), pairs_of[match + 1].astype(np.int32)
@@ -180,14 +183,14 @@ class _Draws:
         return result
 
     def _chances(self) -> Floats:
-        """How probable each digit of each block is, one block after the other."""
+        """The probability of each digit of each block, block after block."""
         length = self.high - self.low
         none = np.maximum(0.0, 1.0 - np.add.reduceat(length, self.firsts))
         return np.insert(length, self.firsts, none)
 
 
 def _asked(listed: Sequence[_Elements]) -> tuple[Int64s, Int64s, Floats, Floats]:
-    """Everything that elements ask of blocks: for which match, of which block, and the stretch."""
+    """All conditions of elements on blocks: the match, the block, and the stretch."""
     parts = []
     for elements in listed:
         where, column = np.nonzero(elements.demands.block != CERTAIN)
@@ -205,7 +208,7 @@ def _asked(listed: Sequence[_Elements]) -> tuple[Int64s, Int64s, Floats, Floats]
 
 
 def _strides(size: Int64s, owner: Int64s, count: int) -> tuple[Int64s, Int64s]:
-    """The weight of the digit of each block, and how many worlds each match has."""
+    """The weight of the digit of each block, and the number of worlds of each match."""
     logs = np.bincount(owner, np.log2(size), count)
     if len(logs) and logs.max() > np.log2(MOST_WORLDS) + 1e-9:
         raise LimitError(
@@ -249,7 +252,7 @@ def _real_elements(elements: _Elements, draws: _Draws, match: Int64s, number: In
     return Lists(elements.lists.parts, order, np.concatenate([[0], np.cumsum(lengths)]))
 
 
-# --- Matches of uncertain events with their probabilities, and with the means of what is said of their lists.
+# --- probabilities of matches, and means over their lists
 
 WORLDS_AT_ONCE = 1 << 20
 
@@ -260,11 +263,11 @@ _LIST_DECIDES = Problem(
 )
 
 Fitting = Callable[[Rows], Rows]
-"""What keeps the rows whose lists are as the query asks."""
+"""Keeps the rows whose lists satisfy the query."""
 
 
 def weighed(chunk: MatchChunk, fitting: Fitting) -> MatchChunk:
-    """The matches that are possible, with their probabilities, as far as they are as probable as the query asks."""
+    """The possible matches with their probabilities, if these reach the threshold of the query."""
     if chunk.space.store.is_certain:
         rows = replace(chunk.rows, probability=np.ones(chunk.rows.length))
         return replace(chunk, rows=rows.where(_wanted(rows.probability, chunk.query_plan.query.having)))
@@ -287,7 +290,8 @@ def weighed(chunk: MatchChunk, fitting: Fitting) -> MatchChunk:
 def _with_worlds(
     chunk: MatchChunk, lineage: Lineage, named: Mapping[Name, Sequence[Name]], fitting: Fitting
 ) -> MatchChunk:
-    """The matches as probable as the worlds in which their lists are as asked, and the means over these worlds."""
+    """The matches with the probability of the worlds in which their lists satisfy the query, and the means over these
+    worlds."""
     asking = chunk.space.options.lineage
     wanted = () if asking else expected_columns(chunk.query_plan)
     decides = _asks_of_lists(chunk)
@@ -312,7 +316,7 @@ def _with_worlds(
 
 
 def _asks_of_lists(chunk: MatchChunk) -> bool:
-    """Whether it depends on its lists whether a match is one."""
+    """Whether the query has requirements on its lists."""
     counted = any(
         collection.least or collection.most is not None
         for collection in chunk.plan.graph.collections
@@ -322,13 +326,13 @@ def _asks_of_lists(chunk: MatchChunk) -> bool:
 
 
 def _pieces(worlds: Int64s) -> Iterator[npt.NDArray[np.intp]]:
-    """The matches in pieces whose worlds go into memory together."""
+    """The matches in pieces whose worlds fit in memory together."""
     reached = np.cumsum(worlds) // WORLDS_AT_ONCE
     yield from np.split(np.arange(len(worlds)), np.flatnonzero(np.diff(reached)) + 1)
 
 
 def _as_floats(values: pa.Array) -> Floats:
-    """Numbers, and truth as 0 or 1; NaN for null."""
+    """Numbers as floats, booleans as 0 or 1; NaN for null."""
     numbers: Floats = pc.fill_null(values.cast(pa.float64()), np.nan).to_numpy(zero_copy_only=False)
     return numbers
 

@@ -1,4 +1,5 @@
-"""Leading events through the beliefs of their keys, all keys at once."""
+"""Applies events to the beliefs of their keys, for all keys at once: joint distributions, and one distribution per
+variable."""
 
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ import numpy.typing as npt
 
 from ensue.kernels.compiler import Codes, Int64s, compiled
 
-# --- What a change does to a joint distribution: one number for each combination of the values of all variables.
+# --- joint distributions: one number for each combination of the values of all variables
 
 Floats = npt.NDArray[np.float64]
 Small = npt.NDArray[np.int16]
@@ -20,10 +21,10 @@ MOVE_ONE, MOVE_ANYONE, MOVE_EVERYONE, WANDER_ONE, WANDER_EVERYONE, SEE_ONE, MISR
 
 
 class Model(NamedTuple):
-    """A state as arrays. `matrices` are transitions and errors of reading, `powers[k]` the drift of 2**k periods.
+    """A state as arrays. `matrices` are transitions and observation errors; `powers[k]` is the drift of 2**k periods.
 
-    `start` is the distribution at the beginning. With `factored` distributions are those of each variable, one behind
-    the other, and `digits` and `counts` are empty; `nodes` and `shares` then integrate from 0 to 1.
+    `start` is the initial distribution. With `factored`, there is one distribution per variable, stored consecutively,
+    and `digits` and `counts` are empty; `nodes` and `shares` are then used to integrate from 0 to 1.
     """
 
     variables: int
@@ -43,21 +44,21 @@ class Model(NamedTuple):
 
 @compiled
 def clear(y: Floats) -> None:
-    """Every number becomes zero."""
+    """Sets every number to zero."""
     for s in range(y.size):
         y[s] = 0.0
 
 
 @compiled
 def copy(source: Floats, target: Floats) -> None:
-    """`target` becomes what `source` is."""
+    """Copies `source` to `target`."""
     for s in range(source.size):
         target[s] = source[s]
 
 
 @compiled
 def move_one(x: Floats, y: Floats, model: Model, who: int, source: int, target: int) -> float:
-    """One variable goes from `source`, or from wherever (-1), to `target`."""
+    """Moves one variable from `source`, or from any value (-1), to `target`."""
     clear(y)
     total = 0.0
     stride = model.strides[who]
@@ -71,7 +72,7 @@ def move_one(x: Floats, y: Floats, model: Model, who: int, source: int, target: 
 
 @compiled
 def move_anyone(x: Floats, y: Floats, model: Model, source: int, target: int) -> float:
-    """One of those at `source`, each equally likely, goes to `target`; -1: one of all."""
+    """Moves one of the variables at `source`, each equally likely, to `target`; -1: one of all."""
     clear(y)
     total = 0.0
     for s in range(x.size):
@@ -89,7 +90,7 @@ def move_anyone(x: Floats, y: Floats, model: Model, source: int, target: int) ->
 
 @compiled
 def move_everyone(x: Floats, y: Floats, model: Model, source: int, target: int) -> float:
-    """All of those at `source`, which may be none, go to `target`; -1: all."""
+    """Moves all variables at `source`, possibly none, to `target`; -1: all."""
     clear(y)
     total = 0.0
     for s in range(x.size):
@@ -105,7 +106,7 @@ def move_everyone(x: Floats, y: Floats, model: Model, source: int, target: int) 
 
 @compiled
 def wander_one(x: Floats, y: Floats, model: Model, who: int, matrix: Floats) -> float:
-    """One variable changes by a transition matrix."""
+    """Changes one variable by a transition matrix."""
     clear(y)
     total = 0.0
     stride = model.strides[who]
@@ -122,7 +123,7 @@ def wander_one(x: Floats, y: Floats, model: Model, who: int, matrix: Floats) -> 
 
 @compiled
 def see_one(x: Floats, y: Floats, model: Model, who: int, target: int, hit: float, miss: float) -> float:
-    """One variable is read as `target`: with probability `hit` where it is so, otherwise `miss`."""
+    """Observes one variable as `target`: with probability `hit` if it has this value, otherwise `miss`."""
     total = 0.0
     for s in range(x.size):
         y[s] = x[s] * (hit if model.digits[who, s] == target else miss)
@@ -132,7 +133,7 @@ def see_one(x: Floats, y: Floats, model: Model, who: int, target: int, hit: floa
 
 @compiled
 def misread_one(x: Floats, y: Floats, model: Model, who: int, target: int, matrix: Floats) -> float:
-    """One variable is read as `target`, with the probability that its value is read so."""
+    """Observes one variable as `target`, with the probability that its value is read as such."""
     total = 0.0
     for s in range(x.size):
         y[s] = x[s] * matrix[model.digits[who, s], target]
@@ -142,7 +143,7 @@ def misread_one(x: Floats, y: Floats, model: Model, who: int, target: int, matri
 
 @compiled
 def see_some(x: Floats, y: Floats, model: Model, target: int, some: float, none: float) -> float:
-    """A sign that has probability `some` where a variable has the value, and `none` where none has."""
+    """An observation with probability `some` if any variable has the value, and `none` if none has."""
     total = 0.0
     for s in range(x.size):
         y[s] = x[s] * (some if model.counts[target, s] > 0 else none)
@@ -164,7 +165,8 @@ def change_joint(
     miss: float,
     matrix: int,
 ) -> float:
-    """Writes what one change makes of `x` into `y`; gives the probability that it is possible, which is their sum."""
+    """Writes the result of one change of `x` to `y`; returns the probability that it is possible, which is their
+    sum."""
     total = 0.0
     if code == MOVE_ONE:
         total = move_one(x, y, model, who, source, target)
@@ -190,12 +192,12 @@ def change_joint(
     return total
 
 
-# --- What a change does to variables that are taken as independent: one distribution for each, one behind the other.
+# --- independent variables: one distribution each, stored consecutively
 
 
 @compiled
 def entropy_of(x: Floats) -> float:
-    """The sum of the entropies of distributions that lie one behind the other."""
+    """The sum of the entropies of consecutively stored distributions."""
     total = 0.0
     for i in range(x.size):
         if x[i] > 0.0:
@@ -205,7 +207,7 @@ def entropy_of(x: Floats) -> float:
 
 @compiled
 def cross_entropy(p: Floats, x: Floats) -> float:
-    """Less than infinite wherever `p` is possible only where `x` is."""
+    """The cross entropy of `p` and `x`; finite if `x` is possible wherever `p` is."""
     total = 0.0
     for i in range(x.size):
         if p[i] > 0.0:
@@ -215,7 +217,8 @@ def cross_entropy(p: Floats, x: Floats) -> float:
 
 @compiled
 def none_elsewhere(x: Floats, values: int, variables: int, value: int) -> Floats:
-    """The logarithm of the probability that no *other* variable has the value, for each; the last: none at all."""
+    """For each variable, the logarithm of the probability that no *other* variable has the value; the last entry: none
+    at all."""
     before = np.zeros(variables + 1)
     for v in range(variables):
         q = x[v * values + value]
@@ -248,7 +251,7 @@ def mean_log_count(x: Floats, values: int, variables: int, value: int) -> float:
 
 @compiled
 def one_of_all(x: Floats, y: Floats, model: Model, target: int) -> float:
-    """Any one of the variables goes to `target`; gives the entropy when it is known which one."""
+    """Moves any one of the variables to `target`; returns the entropy when it is known which one."""
     share = 1.0 / model.variables
     for v in range(model.variables):
         for j in range(model.values):
@@ -259,10 +262,10 @@ def one_of_all(x: Floats, y: Floats, model: Model, target: int) -> float:
 
 @compiled
 def one_of_those(x: Floats, y: Floats, model: Model, source: int, target: int) -> tuple[float, float]:
-    """One of those at `source` goes to `target`; gives the probability that there is one, and the entropy.
+    """Moves one of the variables at `source` to `target`; returns the probability that there is one, and the entropy.
 
-    A variable that is there is chosen with the mean of 1 / (1 + others there), the integral from 0 to 1 of
-    the product of (1 - q + q z) over the others.
+    A variable at `source` is chosen with the mean of 1 / (1 + others there), which is the integral from 0 to 1 of the
+    product of (1 - q + q z) over the others.
     """
     values, variables = model.values, model.variables
     logs = none_elsewhere(x, values, variables, source)
@@ -300,7 +303,8 @@ def one_of_those(x: Floats, y: Floats, model: Model, source: int, target: int) -
 
 @compiled
 def see_some_factored(x: Floats, y: Floats, model: Model, target: int, some: float, none: float) -> tuple[float, float]:
-    """A sign that has probability `some` where a variable has the value; gives its probability, and the entropy."""
+    """An observation with probability `some` if any variable has the value; returns its probability, and the
+    entropy."""
     values, variables = model.values, model.variables
     logs = none_elsewhere(x, values, variables, target)
     empty, filled = np.exp(logs[variables]), -np.expm1(logs[variables])
@@ -322,7 +326,7 @@ def see_some_factored(x: Floats, y: Floats, model: Model, target: int, some: flo
 
 @compiled
 def wander_factored(x: Floats, y: Floats, values: int, who: int, matrix: Floats) -> None:
-    """One variable changes by a transition matrix; the others in `y` are left as they are."""
+    """Changes one variable by a transition matrix; the others in `y` stay unchanged."""
     first = who * values
     for j in range(values):
         y[first + j] = 0.0
@@ -345,9 +349,8 @@ def change_factored(
     miss: float,
     matrix: int,
 ) -> tuple[float, float, bool]:
-    """Writes what one change makes of each variable into `y`; gives the probability that it is possible, the entropy
-    of all together, and whether it tied variables to each other.
-    """
+    """Writes the result of one change of each variable to `y`; returns the probability that it is possible, the joint
+    entropy, and whether the change made variables dependent."""
     values = model.values
     first = who * values
     total = 0.0
@@ -398,7 +401,7 @@ FINE, CONTRADICTS, BEGAN_ANEW, CONTRADICTS_START = range(4)
 
 
 class Responses(NamedTuple):
-    """The changes that a state knows: what each is, and its numbers and matrix, where they are no fields of events."""
+    """The changes of a state: what each does, and its numbers and matrix, unless these are fields of events."""
 
     codes: Codes
     weights: Floats
@@ -408,10 +411,10 @@ class Responses(NamedTuple):
 
 
 class Changes(NamedTuple):
-    """What each event does: row `d` are the changes that come `d`-th; `responses` -1: no more.
+    """What each event does: row `d` has the `d`-th change of each event; `responses` -1: no more.
 
-    `numbers` are the weight, hit and miss of each change where events have their own; otherwise it is empty.
-    `chances` are the probabilities with which the events happened.
+    `numbers` are the weight, hit and miss of each change if events have their own; otherwise it is empty. `chances` are
+    the probabilities that the events happened.
     """
 
     responses: Small
@@ -423,7 +426,7 @@ class Changes(NamedTuple):
 
 
 class Beliefs(NamedTuple):
-    """What is believed of each key: a distribution, the time of its last event, and what was lost by approximation."""
+    """The belief of each key: a distribution, the time of its last event, and the loss by approximation."""
 
     chances: Floats
     moments: Int64s
@@ -431,9 +434,9 @@ class Beliefs(NamedTuple):
 
 
 class BeliefRequest(NamedTuple):
-    """What is asked for: `measures` of the belief at every row, and the whole belief at the rows with a place.
+    """The requested output: `measures` of the belief at every row, and the whole belief at the rows with a place.
 
-    `before`: as it was before the event. `until`: beliefs drift on to this time; NEVER: to no time.
+    `before`: the belief before the event. `until`: beliefs drift to this time; NEVER: no drift.
     """
 
     measures: Floats
@@ -459,7 +462,7 @@ def mix(x: Floats, y: Floats, weight: float, total: float) -> None:
 
 @compiled
 def drift(x: Floats, y: Floats, model: Model, periods: int) -> None:
-    """So many periods pass."""
+    """Applies the drift of a number of periods."""
     bit = 0
     while periods > 0:
         if periods & 1:
@@ -479,7 +482,7 @@ def drift(x: Floats, y: Floats, model: Model, periods: int) -> None:
 def apply_change(
     x: Floats, y: Floats, z: Floats, model: Model, responses: Responses, changes: Changes, depth: int, row: int
 ) -> tuple[bool, float]:
-    """One change of an event: whether it was possible, and what was lost by approximation."""
+    """Applies one change of an event; returns whether it was possible, and the loss by approximation."""
     response = changes.responses[depth, row]
     weight, hit, miss = responses.weights[response], responses.hits[response], responses.misses[response]
     if changes.numbers.shape[2] > 0:
@@ -511,7 +514,7 @@ def apply_change(
 def apply_event(
     x: Floats, saved: Floats, y: Floats, z: Floats, model: Model, responses: Responses, changes: Changes, row: int
 ) -> tuple[bool, float]:
-    """All changes of an event. One that is impossible leaves the belief as it was."""
+    """Applies all changes of an event. An impossible event leaves the belief unchanged."""
     chance = changes.chances[row]
     if changes.responses[0, row] < 0 or chance <= 0.0:
         return True, 0.0
@@ -541,7 +544,8 @@ def apply_event(
 
 @compiled
 def record(x: Floats, lost: float, wanted: BeliefRequest, row: int) -> None:
-    """What is wanted of a belief: its measures, a weighted sum for each, and where it has a place, itself."""
+    """Records the requested output of a belief: its measures, a weighted sum each, and the belief itself if it has a
+    place."""
     for m in range(wanted.measures.shape[0]):
         total = 0.0
         for s in range(x.size):
@@ -566,10 +570,10 @@ def follow_beliefs(
     wanted: BeliefRequest,
     status: npt.NDArray[np.int8],
 ) -> None:
-    """Leads the events of each key, from `offsets[key]` to `offsets[key + 1]`, through its belief.
+    """Applies the events of each key, from `offsets[key]` to `offsets[key + 1]`, to its belief.
 
-    `times` and `changes` are in that order, `order` says which row each event is.
-    `status` says of each row whether it contradicted what was believed; with STOP, a key stops there.
+    `times` and `changes` are in that order; `order` maps each event to its row. `status` tells for each row whether it
+    contradicted the belief; with STOP, a key stops there.
     """
     size = beliefs.chances.shape[1]
     saved, y, z = np.empty(size), np.empty(size), np.empty(size)

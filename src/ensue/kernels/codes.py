@@ -1,25 +1,25 @@
-"""Numbering values in the order in which they first appear."""
+"""Numbers values and texts in the order in which they first appear."""
 
 import numpy as np
 
 from ensue.kernels.compiler import Bytes, Codes, Int64s, compiled
 
 SPREAD = np.uint64(0x9E3779B97F4A7C15)
-"""An odd number near 2**64 divided by the golden ratio: multiples of it fall far apart in their upper bits."""
+"""An odd number near 2**64 divided by the golden ratio: its multiples differ in their upper bits."""
 
 
 @compiled
 def _mixed(value: np.int64) -> np.uint64:
-    """The bits of a value spread over all of a word."""
+    """Spreads the bits of a value over the whole word."""
     mixed = np.uint64(value) * SPREAD
     return (mixed ^ (mixed >> np.uint64(32))) * SPREAD
 
 
 @compiled
 def intern_values(values: Int64s, table: Codes, known: Int64s, count: int) -> tuple[Codes, int]:
-    """A code for each value: that of an equal one of the `count` known ones, or a new one, which is then known.
+    """A code for each value: the code of an equal known value, or a new one. `count` values are known.
 
-    `table` has more places than there can be codes, `known` room for all of them.
+    `table` has more places than there can be codes; `known` has room for all of them.
     """
     last = table.size - 1
     codes = np.empty(values.size, np.int32)
@@ -38,7 +38,7 @@ def intern_values(values: Int64s, table: Codes, known: Int64s, count: int) -> tu
 
 @compiled
 def number_values(values: Int64s) -> tuple[Codes, int]:
-    """A code for each value, equal for equal ones, and how many there are: a hash table with linear probing."""
+    """A code for each value, equal for equal values, and the number of codes: a hash table with linear probing."""
     bits = 4
     while (1 << bits) < 2 * values.size:
         bits += 1
@@ -47,9 +47,9 @@ def number_values(values: Int64s) -> tuple[Codes, int]:
 
 @compiled
 def number_by_appearance(codes: Codes, count: int) -> tuple[Codes, Int64s]:
-    """Codes below `count` numbered anew in the order in which they appear, and where each appears first.
+    """Renumbers codes below `count` in the order in which they appear; also returns the first place of each.
 
-    Those below 0 stay as they are.
+    Codes below 0 stay unchanged.
     """
     new = np.full(count, -1, np.int32)
     first = np.empty(min(count, codes.size), np.int64)
@@ -70,7 +70,7 @@ def number_by_appearance(codes: Codes, count: int) -> tuple[Codes, Int64s]:
 
 @compiled
 def fill_table(table: Codes, hashes: Int64s, count: int) -> None:
-    """Puts codes below `count` into an empty table of a power of two of places, by their hashes."""
+    """Puts codes below `count` into an empty table, whose size is a power of two, by their hashes."""
     last = table.size - 1
     for code in range(count):
         place = np.int64(_mixed(hashes[code]) & np.uint64(last))
@@ -99,7 +99,7 @@ def _place_of(
     known_offsets: Int64s,
     known: Bytes,
 ) -> np.int64:
-    """The place in the table of the code of a text, or the empty one where it belongs."""
+    """The place of a text's code in the table, or the empty place where it belongs."""
     last = table.size - 1
     place = np.int64(_mixed(hashed) & np.uint64(last))
     while table[place] >= 0:
@@ -142,7 +142,7 @@ def intern_texts(
 def find_texts(
     offsets: Int64s, data: Bytes, table: Codes, hashes: Int64s, known_offsets: Int64s, known: Bytes
 ) -> Codes:
-    """The code of each text that is known, -1 for the others."""
+    """The code of each known text, -1 for the others."""
     codes = np.empty(offsets.size - 1, np.int32)
     for i in range(offsets.size - 1):
         begin = offsets[i]
@@ -154,7 +154,7 @@ def find_texts(
 
 @compiled
 def append_texts(begins: Int64s, data: Bytes, rows: Int64s, offsets: Int64s, known: Bytes, count: int) -> bool:
-    """Writes some texts behind the first `count` ones, where there is room; else nothing, and False."""
+    """Appends texts after the first `count` ones if there is room; otherwise does nothing and returns False."""
     end = offsets[count]
     needed = 0
     for i in range(rows.size):

@@ -1,4 +1,4 @@
-"""How kernels are compiled: once per machine, without the interpreter's lock, cached on disk beside their source."""
+"""Compiles kernels: once per machine, without the interpreter lock, cached on disk next to their source."""
 
 from __future__ import annotations
 
@@ -18,5 +18,5 @@ Bytes: TypeAlias = npt.NDArray[np.uint8]
 
 
 def compiled(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
-    """The function as machine code, with its own types for the reader."""
+    """Compiles a function to machine code and keeps its type for type checkers."""
     return cast("Callable[Parameters, Result]", njit(cache=True, nogil=True)(function))

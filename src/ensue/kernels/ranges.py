@@ -1,4 +1,4 @@
-"""Searching and expanding ranges in runs sorted by time, one run per key."""
+"""Kernels on runs sorted by time, one run per key: range searches, running minima, and choosing matches one by one."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from ensue.kernels.compiler import Codes, Int64s, compiled
 
 @compiled
 def _first_at_least(times: Int64s, begin: int, end: int, guess: int, wanted: int) -> int:
-    """The first place in times[begin:end] with at least `wanted`; gallops from `guess`: rising searches are cheap."""
+    """The first place in times[begin:end] with at least `wanted`; gallops from `guess`, so increasing searches are
+    cheap."""
     low = begin
     high = end
     if begin <= guess < end:
@@ -69,7 +70,7 @@ def find_ranges(keys: Codes, lows: Int64s, highs: Int64s, offsets: Int64s, times
 
 @compiled
 def expand_ranges(first: Codes, last: Codes, total: int) -> tuple[Codes, Codes]:
-    """Every pair (probe, place) of the ranges, `total` of them in all."""
+    """Every pair (probe, place) of the ranges, `total` in all."""
     probes = np.empty(total, np.int32)
     places = np.empty(total, np.int32)
     at = 0
@@ -85,7 +86,7 @@ def expand_ranges(first: Codes, last: Codes, total: int) -> tuple[Codes, Codes]:
 def value_from(
     keys: Codes, wanted: Int64s, offsets: Int64s, sorted_values: Int64s, results: Int64s, missing: int
 ) -> Int64s:
-    """For each probe, `results` at the first place of its key's run that holds at least `wanted`, else `missing`."""
+    """For each probe, `results` at the first place of its key's run with at least `wanted`, otherwise `missing`."""
     n = keys.size
     found = np.empty(n, np.int64)
     guess = 0
@@ -103,7 +104,7 @@ def value_from(
 def value_until(
     keys: Codes, wanted: Int64s, offsets: Int64s, sorted_values: Int64s, results: Int64s, missing: int
 ) -> Int64s:
-    """For each probe, `results` at the last place of its key's run whose value is at most `wanted`, else `missing`."""
+    """For each probe, `results` at the last place of its key's run with at most `wanted`, otherwise `missing`."""
     n = keys.size
     found = np.empty(n, np.int64)
     guess = 0
@@ -118,12 +119,12 @@ def value_until(
     return found
 
 
-# --- Running minima and maxima within runs of one key.
+# --- running minima and maxima within runs of one key
 
 
 @compiled
 def suffix_minimum(values: Int64s, offsets: Int64s) -> Int64s:
-    """At each place the least value from there to the end of its run."""
+    """At each place, the minimum from there to the end of its run."""
     result = np.empty(values.size, np.int64)
     for run in range(offsets.size - 1):
         least = np.iinfo(np.int64).max
@@ -135,9 +136,9 @@ def suffix_minimum(values: Int64s, offsets: Int64s) -> Int64s:
 
 @compiled
 def sliding_minimum(values: Int64s, first: Codes, last: Codes, missing: int) -> Int64s:
-    """The least of values[first:last] for each range, where both ends of the ranges never fall within a run of probes.
+    """The minimum of values[first:last] for each range; both ends must not decrease within a run of probes.
 
-    A falling end starts a new run of probes (another key), and the queue anew.
+    A decreasing end starts a new run of probes (another key) and resets the queue.
     """
     n = first.size
     result = np.empty(n, np.int64)
@@ -177,14 +178,14 @@ def lower_to(target: Int64s, places: Codes, values: Int64s) -> None:
             target[places[i]] = values[i]
 
 
-# --- Choosing among matches one after the other: what is used up is gone for the later ones.
+# --- choice of matches one by one: used events are not available to later matches
 
 Flags = npt.NDArray[np.uint8]
 
 
 @compiled
 def take_unused(events: Int64s, used: Flags) -> npt.NDArray[np.bool_]:
-    """The rows of `events` (-1: none) that need nothing which an earlier one has used; notes what they use."""
+    """The rows of `events` (-1: none) that need no event used by an earlier row; marks the events they use."""
     taken = np.zeros(events.shape[0], np.bool_)
     for row in range(events.shape[0]):
         free = True
@@ -202,10 +203,10 @@ def take_unused(events: Int64s, used: Flags) -> npt.NDArray[np.bool_]:
 
 @compiled
 def close_initiators(terminators: Int64s, initiators: Int64s, only_one: bool, used: Flags) -> npt.NDArray[np.bool_]:
-    """The pairs whose initiator is open when its terminator comes; with `only_one`, the first of each terminator.
+    """The pairs whose initiator is open when its terminator comes; with `only_one`, the first pair of each terminator.
 
-    The pairs of a terminator lie together, its oldest initiator first. Both are used up. An event has the number
-    `2 * n + operand`, and what it is used up for is the bit of that operand in `used[n]`.
+    The pairs of a terminator are consecutive, with its oldest initiator first. Both events are used up. An event has
+    the number `2 * n + operand`; the bit of that operand in `used[n]` marks it as used.
     """
     taken = np.zeros(terminators.size, np.bool_)
     row = 0

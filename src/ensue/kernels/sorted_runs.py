@@ -1,4 +1,4 @@
-"""Sorting by key and time. Arrays of int32 row numbers and keys, int64 times."""
+"""Sorts by key and time, and merges sorted runs. Row numbers and keys are int32, times int64."""
 
 import numpy as np
 
@@ -9,7 +9,7 @@ RADIX_BITS = 11
 
 @compiled
 def is_sorted(values: Int64s) -> bool:
-    """True if no value is smaller than the one before it."""
+    """Whether no value is smaller than the one before it."""
     for i in range(1, values.size):
         if values[i] < values[i - 1]:
             return False
@@ -61,7 +61,7 @@ def order_by_time(times: Int64s) -> Codes:
 
 @compiled
 def group_by_key(keys: Codes, key_count: int) -> tuple[Codes, Int64s]:
-    """The stable order by key, keys below 0 left out, and where each key's run starts (`key_count + 1` offsets)."""
+    """The stable order by key without keys below 0, and the start of each key's run (`key_count + 1` offsets)."""
     offsets = np.zeros(key_count + 1, np.int64)
     for i in range(keys.size):
         if keys[i] >= 0:
@@ -80,7 +80,7 @@ def group_by_key(keys: Codes, key_count: int) -> tuple[Codes, Int64s]:
 
 @compiled
 def offsets_of_runs(keys: Codes, key_count: int) -> Int64s:
-    """Where each key's run starts in an array of keys that is sorted already."""
+    """The start of each key's run in a sorted array of keys."""
     offsets = np.zeros(key_count + 1, np.int64)
     for i in range(keys.size):
         offsets[keys[i] + 1] += 1
@@ -102,9 +102,9 @@ def merge_sorted(
     starts_of: Int64s,
     ends_of: Int64s,
 ) -> tuple[Codes, Codes, Codes, Int64s, Int64s]:
-    """A run that is sorted by kind, key and start with further rows, given by what all rows are.
+    """Merges further rows into a run sorted by kind, key and start; the arrays describe all rows.
 
-    Of equal ones those of the run come first; rows with a key below 0 are left out.
+    Equal rows of the run come first; rows with a key below 0 are left out.
     """
     order = np.argsort(starts_of[more], kind="mergesort")
     order = order[np.argsort(keys_of[more[order]], kind="mergesort")]
@@ -155,7 +155,7 @@ def merge_sorted(
 def keep_sorted(
     rows: Codes, kinds: Codes, keys: Codes, starts: Int64s, ends: Int64s, places: Codes
 ) -> tuple[Codes, Codes, Codes, Int64s, Int64s]:
-    """Those of a sorted run whose row has a new place, which is not below 0, by that place."""
+    """The rows of a sorted run that have a new place (at least 0), renumbered to that place."""
     kept = 0
     for i in range(rows.size):
         kept += places[rows[i]] >= 0
@@ -179,7 +179,7 @@ def keep_sorted(
 
 @compiled
 def offsets_of_kinds(kinds: Codes, keys: Codes, kind_count: int, key_count: int) -> tuple[Int64s, Int64s]:
-    """Where each kind starts in a run that is sorted by kind and key, and where in its kind each key starts."""
+    """The start of each kind in a run sorted by kind and key, and the start of each key within its kind."""
     begins = np.zeros(kind_count + 1, np.int64)
     offsets = np.zeros((kind_count, key_count + 1), np.int64)
     for i in range(kinds.size):
@@ -194,7 +194,7 @@ def offsets_of_kinds(kinds: Codes, keys: Codes, kind_count: int, key_count: int)
 
 @compiled
 def number_within_runs(keys: Codes, order: Codes, base: Int64s) -> tuple[Int64s, Int64s]:
-    """The position of each row within its key, counted from `base[key]`, when rows are visited in `order`."""
+    """The position of each row within its key, counted from `base[key]`, if rows are visited in `order`."""
     positions = np.full(keys.size, -1, np.int64)
     following = base.copy()
     for i in range(order.size):

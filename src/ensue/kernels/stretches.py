@@ -1,4 +1,4 @@
-"""Probabilities over blocks: each draws one number, and what is asked of it is that it lies in a stretch."""
+"""Probabilities over blocks: each block draws one number, and a row is real if the number lies in its stretch."""
 
 import numpy as np
 import numpy.typing as npt
@@ -10,7 +10,7 @@ from ensue.kernels.compiler import Int64s, compiled
 def chances_of_none(
     owner: Int64s, block: Int64s, low: npt.NDArray[np.float64], high: npt.NDArray[np.float64], count: int
 ) -> npt.NDArray[np.float64]:
-    """For each owner, how probable it is that no block lies in any of its stretches.
+    """For each owner, the probability that no block draws a number in any of its stretches.
 
     The stretches are sorted by (owner, block, low); those of one block may overlap.
     """
@@ -34,7 +34,7 @@ def chances_of_none(
 
 @compiled
 def components(first: Int64s, second: Int64s, count: int) -> Int64s:
-    """The least member of the part that each of `count` numbers belongs to, where pairs belong together."""
+    """For each of `count` numbers, the smallest member of its connected component; `first` and `second` are edges."""
     parent = np.arange(count)
     for i in range(first.size):
         x = first[i]

@@ -1,7 +1,7 @@
-"""Following traces event by event: what has been seen, how far matches have come, which traces are hopeless.
+"""Kernels on traces: follow them event by event, count stream pairs, and find violations of constraints.
 
-Sets of streams and of steps are bits of 64-bit numbers. The arrays of `Rules` say what a query's monitor says
-(`ensue.plan.monitors`); those of `Traces` hold one entry per trace, or one per trace and graph.
+Sets of streams and of steps are bits of 64-bit numbers. The arrays of `Rules` encode a query's monitor
+(`ensue.plan.monitors`); those of `Traces` have one entry per trace, or one per trace and graph.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ NEVER = np.iinfo(np.int64).min
 
 
 class Rules(NamedTuple):
-    """Leaves of graph `g` are `leaf_offsets[g]` to `[g + 1]`; the moves of a leaf and the conditions of a step alike.
+    """A monitor as arrays. Leaves of graph `g` are `leaf_offsets[g]` to `[g + 1]`; moves of a leaf and conditions of a
+    step alike.
 
     Step `s` of graph `g` has the conditions `condition_offsets[g, s]` to `[g, s + 1]`.
     """
@@ -42,9 +43,9 @@ class Rules(NamedTuple):
 
 
 class Traces(NamedTuple):
-    """What is known of each trace. `gained` and `lost` belong to the events at `moment`, whose order is not known.
+    """The record of each trace. `gained` and `lost` belong to the events at `moment`, whose order is not known.
 
-    `changed` says that it has to be judged anew, `completes` that it has come to a whole match, or that one trails.
+    `changed` marks traces to be evaluated again, `completes` traces with a whole match, or with one that trails.
     `failures` is one number: how many traces have failed.
     """
 
@@ -63,9 +64,9 @@ class Traces(NamedTuple):
 
 
 class Arrivals(NamedTuple):
-    """Events with their traces and times, and those of them that are new in the order of time.
+    """Events with their traces and times, and the new ones in time order.
 
-    `leaves` are the leaves of the monitor that an event satisfies, `occurs` the bit of its stream.
+    `leaves` are the leaves of the monitor that an event satisfies, `occurs` is the bit of its stream.
     """
 
     order: Codes
@@ -77,12 +78,12 @@ class Arrivals(NamedTuple):
 
 @compiled
 def follow(arrivals: Arrivals, rules: Rules, traces: Traces, skipped: Flags, numbers: Codes) -> None:
-    """Leads new events through their traces.
+    """Applies new events to their traces.
 
-    Sets `skipped` for those of traces that had failed before them, and `numbers` to the number of an event's trace
-    within its key. All events of one moment have come to a trace when a later one comes, or at the end: then what they
-    lost is gone, what they gained is reached, and the trace is judged. This is one function, because calling another
-    with all these arrays would take longer than what it does, and inlining it makes it five times as slow.
+    Sets `skipped` for events of traces that failed before them, and `numbers` to the number of an event's trace within
+    its key. All events of one moment have reached a trace when a later one comes, or at the end: then lost steps are
+    removed, gained steps are added, and the trace is evaluated. This is one function, because calling another with all
+    these arrays would take longer than the work itself, and inlining it makes it five times as slow.
     """
     order, keys, times, leaves, occurs = arrivals
     seen, reached, began, failed, closed = traces.seen, traces.reached, traces.began, traces.failed, traces.closed
@@ -157,7 +158,7 @@ def follow(arrivals: Arrivals, rules: Rules, traces: Traces, skipped: Flags, num
                     lost[k, g] |= losses[leaf]
 
 
-# --- Counting, over traces, which streams occur together and in which order.
+# --- counts of stream pairs
 
 Matrix = npt.NDArray[np.int64]
 
@@ -168,9 +169,9 @@ def count_pairs(
 ) -> None:
     """Adds the traces to the counts. Trace `k` has the entries `offsets[k]` to `offsets[k + 1]`, in any order.
 
-    An entry says that its stream occurs from `firsts` to `lasts`, of one event both are its time; a stream may have
-    several. `together[a, b]` counts the traces with both streams, `ordered[a, b]` those of them in which no `a` is
-    later than a `b`. On the diagonal are the traces with `a`, and those in which nothing is later than the first `a`.
+    An entry tells that its stream occurs from `firsts` to `lasts`; for one event both are its time. A stream may have
+    several entries. `together[a, b]` counts the traces with both streams, `ordered[a, b]` those of them in which no `a`
+    is later than a `b`. The diagonal has the traces with `a`, and those in which nothing is later than the first `a`.
     """
     first = np.empty(together.shape[0], np.int64)
     last = np.empty(together.shape[0], np.int64)
@@ -201,16 +202,17 @@ def count_pairs(
                     ordered[a, b] += 1
 
 
-# --- Finding where traces break constraints, event by event; each constraint once in a trace.
+# --- violations of constraints: each constraint once per trace
 
 Times = npt.NDArray[np.int64]
 
 
 class Checks(NamedTuple):
-    """The constraints by number. Streams are numbered too. Clause `c` has `members[offsets[c]:offsets[c + 1]]` as body.
+    """The constraints by number. Streams are numbered too. Clause `c` has the body `members[offsets[c]:offsets[c +
+    1]]`.
 
-    `prior` has rows (earlier stream, later stream, number); a clause has its head, -1 if its body cannot all occur.
-    `ends` is, per stream, the number of the constraint by which it ends a trace, or -1.
+    `prior` has rows (earlier stream, later stream, number). A clause has its head, or -1 if its body must not occur as
+    a whole. `ends` is, per stream, the number of the constraint by which it ends a trace, or -1.
     """
 
     prior: Times
@@ -223,7 +225,7 @@ class Checks(NamedTuple):
 
 
 class Seen(NamedTuple):
-    """Per trace and stream the time of the first and the last event; whether the ended trace was judged."""
+    """Per trace and stream, the time of the first and the last event; whether the ended trace was evaluated."""
 
     first: Times
     last: Times
@@ -234,7 +236,7 @@ class Seen(NamedTuple):
 def add(
     found: Times, count: int, trace: int, constraint: int, stream: int, time: int, other: int, other_time: int
 ) -> Times:
-    """The rows with one more behind the first `count`."""
+    """Appends a row after the first `count` rows."""
     if count == found.shape[0]:
         found = np.concatenate((found, np.empty_like(found)))
     found[count, 0] = trace
@@ -248,7 +250,7 @@ def add(
 
 @compiled
 def last_of_body(c: int, k: int, checks: Checks, first: Times) -> int:
-    """The stream of the body of a clause that came last to a trace; -1 if one of them has not come."""
+    """The stream of the body of a clause that came last in a trace; -1 if one of them has not come."""
     latest = -1
     for m in range(checks.offsets[c], checks.offsets[c + 1]):
         member = checks.members[m]
@@ -262,7 +264,7 @@ def last_of_body(c: int, k: int, checks: Checks, first: Times) -> int:
 
 @compiled
 def is_reported(number: int, code: int, k: int, checks: Checks, first: Times) -> bool:
-    """Whether streams of a constraint have clashed before: they clash in pairs, and one of them is enough."""
+    """Whether streams of a constraint have clashed before: one clashing pair is enough."""
     reported = False
     for other in range(checks.heads.size):
         if checks.numbers[other] == number:
@@ -276,7 +278,8 @@ def is_reported(number: int, code: int, k: int, checks: Checks, first: Times) ->
 
 @compiled
 def clash_with(c: int, code: int, k: int, checks: Checks, first: Times) -> int:
-    """The stream that came last before `code` of those that cannot all occur; -2 if they have not, or without it."""
+    """The latest earlier stream that clashes with `code`; -2 if not all streams of the body have come, or `code` is not
+    in it."""
     takes_part, latest = False, -1
     for m in range(checks.offsets[c], checks.offsets[c + 1]):
         member = checks.members[m]
@@ -303,8 +306,8 @@ def find_violations(
 ) -> Times:
     """Rows of (trace, constraint, stream, time, other stream or -1, its time), in the order in which they are found.
 
-    A trace that lacks something is judged when it has ended: with an ending event at or before `until`, by its
-    lifetime, or, if `open_ends`, now. One that goes on after its end breaks ENDS and counts as a new one.
+    A trace is checked for missing streams when it has ended: by an ending event at or before `until`, by its lifetime,
+    or, if `open_ends`, now. A trace that continues after its end violates ENDS and counts as a new one.
     """
     first, last, judged = seen.first, seen.last, seen.judged
     streams, events = first.shape[1], order.size

@@ -1,4 +1,4 @@
-"""Compiling the kernels ahead of their first use, once per machine: the machine code is cached on disk."""
+"""Compiles the kernels before their first use, once per machine: the machine code is cached on disk."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _nothing = np.full(4, -1, np.int32)
 _bytes = np.zeros(1, np.uint8)
 _given = np.frombuffer(bytes(1), np.uint8)
 _begins, _large_begins = (np.frombuffer(bytes(16), kind) for kind in (np.int32, np.int64))
-"""Buffers of Arrow cannot be written to, which makes another type of them."""
+"""Arrow buffers are read-only, which is a separate type for numba."""
 
 _counts = np.zeros((1, 1), np.int64)
 _used = np.zeros(1, np.uint8)
@@ -117,14 +117,14 @@ BELIEF_CALLS: tuple[tuple[Any, tuple[Any, ...]], ...] = (
         (_rows, _offsets, _times, _changes, _model, _responses, _beliefs, 0, _wanted, np.zeros(1, np.int8)),
     ),
 )
-"""Those of probabilistic state, which take as long as all others, and which not everybody needs."""
+"""The kernels of probabilistic state: they take as long as all others to compile, and not every program needs them."""
 
 
 @cache
 def compile_missing(states: bool = False) -> None:
-    """Compiles the kernels whose machine code is not on disk; the others are loaded when they are first called.
+    """Compiles the kernels without machine code on disk; the others are loaded when they are first called.
 
-    Those of probabilistic state are among them only if a program has `states`.
+    The kernels of probabilistic state are included only if a program has `states`.
     """
     if not all(_is_cached(kernel) for kernel, _ in CALLS):
         warm_up()
@@ -141,19 +141,20 @@ def _is_cached(kernel: Any) -> bool:
 
 @cache
 def warm_up() -> None:
-    """Loads every kernel, compiling those that are not cached; says so on a terminal, because it takes seconds."""
+    """Loads every kernel and compiles those that are not cached; reports this on a terminal, because it takes
+    seconds."""
     _call(CALLS)
 
 
 @cache
 def warm_up_beliefs() -> None:
-    """The same with the kernels of probabilistic state."""
+    """Like `warm_up`, including the kernels of probabilistic state."""
     warm_up()
     _call(BELIEF_CALLS)
 
 
 def _call(calls: tuple[tuple[Any, tuple[Any, ...]], ...]) -> None:
-    """Calls each once in a process: what a call has changed is no input for another one, nor for the same again."""
+    """Calls each kernel once per process: a call changes its arguments, so they cannot be used again."""
     for done, (kernel, arguments) in enumerate(calls):
         kernel(*arguments)
         if sum(kernel.stats.cache_misses.values()):

@@ -98,7 +98,7 @@ def _deadlock(node: Node, scope: Scope, arrived: list[Flow]) -> Problem:
     missing = [flow for flow in scope.into(node) if flow not in arrived]
     waits = f" if a run takes only {_sources(arrived, scope)}" if missing else ""
     awaited = f" for {_sources(missing, scope)}" if missing else ""
-    hint = "join the flows of an exclusive gateway by an exclusive one, those of a parallel gateway by a parallel one"
+    hint = "join branches with the same kind of gateway that split them: exclusive or parallel"
     return Problem("deadlock", f"{node.title} can wait forever{awaited}{waits}", node.span, hint=hint)
 
 

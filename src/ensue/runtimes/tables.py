@@ -22,10 +22,10 @@ from ensue.plan.program_plans import ColumnNames, Columns, FixedTables
 
 @dataclass(frozen=True, repr=False, eq=False)
 class DescribedEvents:
-    """A table, or one per stream, with what its columns mean.
+    """A table, or one per stream, and the meaning of its columns.
 
-    `tables` are those that a call hands over for the TABLEs of its program. `offered` are further ones, of which a
-    program uses those that it declares.
+    `tables` are passed to a call for the TABLEs of its program. `offered` are more tables; a program uses those that it
+    declares.
     """
 
     table: Any
@@ -46,7 +46,7 @@ def described(
     tick: str | None = None,
     tables: Mapping[str, Any] | None = None,
 ) -> DescribedEvents:
-    """The events with their columns: those of the arguments first, then those that `ensue.events` was told.
+    """Return the events with their columns: from the arguments, or else from `ensue.events`.
 
     Every public function resolves its column arguments here.
     """
@@ -63,8 +63,8 @@ def described(
     if time is None:
         raise SchemaError(
             "no-time-column",
-            "the time column of the events is missing",
-            'pass `time="..."`, the column with the time of each event',
+            "`time` is required: the events have no time column",
+            'pass `time="..."` with the column of event times',
         )
     return DescribedEvents(events, Columns(time, type, end, probability, alternatives), tick, tables)
 
@@ -428,7 +428,7 @@ def _read(name: str, given: Any, columns: Sequence[str]) -> pa.Table:
             raise SchemaError(
                 "no-such-column",
                 f"table `{name}` has no column `{column}`; columns: {', '.join(table.column_names)}",
-                did_you_mean(column, table.column_names) or f"TABLE {name} must list columns of the table",
+                did_you_mean(column, table.column_names) or f"list only existing columns in TABLE {name}",
             )
     return pa.table([readable(table.column(column), column) for column in columns], names=list(columns))
 

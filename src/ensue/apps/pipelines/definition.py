@@ -178,7 +178,11 @@ PIPELINE = Record(
         Key("trigger", TRIGGER, "when a stream runs a micro-batch, in Spark's words (default: as soon as rows arrive)"),
         Key("limit", Number(0), "the maximum number of matches of a pattern (default: 10 million)"),
         Key("match_id", Flag(), "whether outputs start with an id that is the same in every run (default: false)"),
-        Key("emit", TextOf(("complete", "eager")), "when to emit a match: at the watermark, or at its last event"),
+        Key(
+            "emit",
+            TextOf(("complete", "eager")),
+            "when to emit a match: at the watermark (complete, the default) or at its last event (eager)",
+        ),
         Key("tick", LENGTH, "the duration of one unit of integer time"),
         Key("buckets", Number(1), "the number of states that a stream divides its keys into"),
         Key("spark", SPARK, "the Spark session"),

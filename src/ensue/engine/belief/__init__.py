@@ -1,1 +1,1 @@
-"""Probabilistic state: what is believed of each key, as events come."""
+"""Probabilistic state: the belief of each key, updated by events."""

@@ -1,4 +1,5 @@
-"""Answers of beliefs: probabilities of conditions, for many beliefs at once."""
+"""Answers questions about beliefs: probabilities of conditions, distributions and expected counts, as arrays and as
+tables."""
 
 from __future__ import annotations
 
@@ -16,10 +17,10 @@ from ensue.errors import LimitError, SchemaError
 from ensue.kernels.beliefs import Floats
 from ensue.nodes import states
 
-# --- Conditions on a state: where they hold in a joint distribution, and their probability where variables are apart.
+# --- conditions on a state
 
 MOST_CASES = 20_000
-"""So many cases may a condition tell apart where variables are kept apart."""
+"""The maximum number of cases of a condition on independent variables."""
 
 _COMPARE: dict[str, Callable[[Any, int], Any]] = {
     "=": np.equal,
@@ -34,13 +35,13 @@ Flags = npt.NDArray[np.bool_]
 
 
 def chosen(places: states.Places, statement: states.StateStatement) -> Flags:
-    """Which values of the domain are meant."""
+    """The values of the domain that are selected."""
     named = np.isin(np.array(statement.values, object), list(places.values))
     return ~named if places.negated else named
 
 
 def holds(condition: states.StateCondition, found: Callable[[states.Location | states.CountTest], Any]) -> Any:
-    """Whether a condition holds, from whether its atoms do."""
+    """Whether a condition holds, given the truth of its atoms."""
     match condition:
         case states.Location() | states.CountTest():
             return found(condition)
@@ -53,7 +54,7 @@ def holds(condition: states.StateCondition, found: Callable[[states.Location | s
 
 
 def _of_count(atom: states.Location | states.CountTest, count: Any, variables: int) -> Any:
-    """Whether an atom that speaks of no variable by name holds for so many variables."""
+    """Whether an atom without a named variable holds for this number of variables."""
     if isinstance(atom, states.CountTest):
         return _COMPARE[atom.operator](count, atom.number)
     assert not isinstance(atom.who, states.Constant)
@@ -63,7 +64,7 @@ def _of_count(atom: states.Location | states.CountTest, count: Any, variables: i
 
 
 def truth(condition: states.StateCondition, statement: states.StateStatement, digits: npt.NDArray[np.int16]) -> Flags:
-    """In which combinations of values a condition holds."""
+    """The combinations of values in which a condition holds."""
 
     def found(atom: states.Location | states.CountTest) -> Flags:
         mask = chosen(atom.places, statement)
@@ -75,10 +76,10 @@ def truth(condition: states.StateCondition, statement: states.StateStatement, di
 
 
 def product_chances(condition: states.StateCondition, statement: states.StateStatement, chances: Floats) -> Floats:
-    """The probability of a condition on independent variables; `chances` are rows of one distribution per variable.
+    """The probability of a condition on independent variables; `chances` has rows with one distribution per variable.
 
-    Variables are taken in one by one. What is known so far of the atoms, the truth of those that name a variable and a
-    count for the others, is a case; each case has its probability in every row.
+    Variables are added one by one. A case is what is known of the atoms so far: the truth of those that name a
+    variable, and a count for the others. Each case has its probability in every row.
     """
     parts = list(dict.fromkeys(states.atoms(condition)))
     masks = [chosen(atom.places, statement) for atom in parts]
@@ -138,24 +139,24 @@ def _holds_in(
 # --- answers
 
 EQUAL = 1e-12
-"""Probabilities that differ by less are equally likely."""
+"""Probabilities that differ by less than this count as equal."""
 
 
 @dataclass(frozen=True, slots=True)
 class Answers:
-    """Beliefs, one per row, that answer questions; with `given`, as they would be if a condition held."""
+    """Beliefs, one per row, that answer questions; with `given`, conditional on a condition."""
 
     plan: StatePlan
     chances: Floats
     given: states.StateCondition | None = None
 
     def under(self, condition: states.StateCondition) -> Answers:
-        """The same beliefs if one more condition held."""
+        """The same beliefs, conditional on one more condition."""
         together = condition if self.given is None else states.Both(self.given, condition)
         return Answers(self.plan, self.chances, together)
 
     def probabilities(self, conditions: Sequence[states.StateCondition]) -> Floats:
-        """The probability of each condition, a column for each; NaN where what is given is impossible."""
+        """The probability of each condition, a column each; NaN if the given condition is impossible."""
         if self.given is None:
             return self._unconditional(conditions)
         asked = [states.Both(condition, self.given) for condition in conditions]
@@ -177,7 +178,7 @@ class Answers:
         return self.probabilities([at(variable, value) for value in self.plan.statement.values])
 
     def expected_count(self, places: states.Places) -> Floats:
-        """How many variables have one of the values, on average."""
+        """The expected number of variables that have one of the values."""
         parts = [states.Location(states.Constant(variable), places) for variable in self.plan.statement.variables]
         total: Floats = self.probabilities(parts).sum(axis=1)
         return total
@@ -188,7 +189,7 @@ class Answers:
         return self.probabilities([states.CountTest(places, "=", number) for number in numbers])
 
     def most_likely(self) -> tuple[np.ndarray, Floats]:
-        """The most likely combination of values, as numbers of values, and its probability; of equal ones the first."""
+        """The most likely combination of values, as numbers of values, and its probability; the first of equal ones."""
         model = self.plan.model
         if self.plan.exact:
             weights = self.chances
@@ -210,12 +211,12 @@ class Answers:
 
 
 def at(variable: str, *values: str) -> states.Location:
-    """`alice IN kitchen`."""
+    """The condition that a variable has a value: `alice IN kitchen`."""
     return states.Location(states.Constant(variable), states.Places(values))
 
 
 def first_of_best(weights: Floats) -> np.ndarray:
-    """The place of the greatest number of each row; of equal ones the first. Rows of NaN give 0."""
+    """The place of the largest number of each row; the first of equal ones. Rows of NaN give 0."""
     filled = np.nan_to_num(weights)
     close: np.ndarray = np.argmax(filled >= filled.max(axis=1, keepdims=True) - EQUAL, axis=1)
     return close
@@ -225,7 +226,7 @@ def first_of_best(weights: Floats) -> np.ndarray:
 
 
 def weights_of(measure: states.Measure, plan: StatePlan) -> Floats:
-    """The weights by which a measure adds a joint distribution up: one row for each sum."""
+    """The weights with which a measure sums a joint distribution: one row for each sum."""
     statement, digits = plan.statement, plan.model.digits
     match measure:
         case states.ProbabilityOf(condition, None):
@@ -242,7 +243,7 @@ def weights_of(measure: states.Measure, plan: StatePlan) -> Floats:
 
 
 def sums_of(measure: states.Measure, answers: Answers) -> Floats:
-    """The same sums from beliefs of any form, a column for each."""
+    """The same sums from beliefs of any form, a column each."""
     match measure:
         case states.ProbabilityOf(condition, None):
             return answers.probabilities([condition])
@@ -256,7 +257,8 @@ def sums_of(measure: states.Measure, answers: Answers) -> Floats:
 
 
 def column_of(measure: states.Measure, sums: Floats, plan: StatePlan) -> pa.Array:
-    """The column that a measure is, from its sums; null where they are missing, or what is given is impossible."""
+    """The column of a measure, computed from its sums; null if they are missing or the given condition is
+    impossible."""
     missing = np.asarray(np.isnan(sums).any(axis=1))
     match measure:
         case states.ProbabilityOf(_, given) if given is not None:
@@ -270,20 +272,20 @@ def column_of(measure: states.Measure, sums: Floats, plan: StatePlan) -> pa.Arra
 
 
 def texts(numbers: np.ndarray, values: Sequence[str], missing: np.ndarray | None = None) -> pa.Array:
-    """Values of a domain by their numbers."""
+    """Values of a domain as texts, by their numbers."""
     indices = pa.array(numbers.astype(np.int32), mask=missing)
     return pa.DictionaryArray.from_arrays(indices, pa.array(values, pa.string())).dictionary_decode()
 
 
-# --- Answers as tables: the columns of the key, and what was asked.
+# --- answers as tables
 
 ERROR = "error"
-"""The column of what was lost by approximation, where beliefs are not exact."""
+"""The column with the loss by approximation, if beliefs are not exact."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """A question: to which state, which one, about what, and what is given."""
+    """A question: its state, its kind, what it is about, and the given condition."""
 
     state: int
     what: str
@@ -293,7 +295,7 @@ class Ask:
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """Beliefs of a state with what tells them apart: columns of keys, and of times where there are several."""
+    """Beliefs of a state with their key columns, and time columns if there are several."""
 
     keys: pa.Table
     count: int
@@ -357,7 +359,7 @@ class Known:
         return self._joined(self.keys, columns)
 
     def _listed(self, named: dict[str, pa.Array], chances: Floats) -> pa.Table:
-        """One row per belief and column of `chances`, which `named` tells apart."""
+        """One row per belief and column of `chances`, identified by the columns `named`."""
         many = chances.shape[1]
         rows = np.repeat(np.arange(len(chances)), many)
         each = np.tile(np.arange(many), len(chances))
@@ -377,6 +379,6 @@ class Known:
 
 
 def _numbers(values: Sequence[float] | Floats) -> pa.Array:
-    """Probabilities; null where what is given is impossible."""
+    """Probabilities; null if the given condition is impossible."""
     numbers = np.asarray(values, np.float64)
     return pa.array(numbers, mask=np.isnan(numbers))

@@ -1,4 +1,5 @@
-"""Events as changes of a state: which variable, which values, which numbers, and what cannot take part."""
+"""Reads events as changes of a state: the variable, values and numbers of each change, and the rows that are
+ignored."""
 
 from __future__ import annotations
 
@@ -41,12 +42,12 @@ REASONS = (
     "ignored: contradiction",
     "used after a reset: contradiction",
 )
-"""Why a row was ignored, or used in another way than was meant, by its number."""
+"""Why a row was ignored, or used after a reset, by its number."""
 
 
 @dataclass(slots=True)
 class EventChanges:
-    """The changes of all rows, tables one behind the other; `reasons` says which are ignored, and why."""
+    """The changes of all rows, table after table; `reasons` tells which rows are ignored, and why."""
 
     changes: Changes
     reasons: npt.NDArray[np.int8]
@@ -55,7 +56,7 @@ class EventChanges:
 
 @dataclass(frozen=True, slots=True)
 class UndeclaredValue:
-    """The first value that no declaration knows: where it stands, and what is known."""
+    """The first undeclared value: its place, and the declared values."""
 
     row: int
     response: Response
@@ -65,7 +66,7 @@ class UndeclaredValue:
 
 
 def read_changes(plan: StatePlan, sources: Sequence[EventSource], probability: str | None) -> EventChanges:
-    """What every row does to the state."""
+    """The changes that every row makes to the state."""
     statement = plan.statement
     rows = sum(len(source.starts) for source in sources)
     per_stream = [sum(r.stream == stream for r in statement.responses) for stream in statement.streams]
@@ -96,7 +97,7 @@ class _Reader:
         self.undeclared: UndeclaredValue | None = None
 
     def read(self, source: EventSource, first: int) -> None:
-        """Reads the rows of a table, which are numbered from `first` on."""
+        """Reads the rows of a table, numbered from `first`."""
         statement = self.plan.statement
         depths: dict[str, int] = {}
         own = slice(first, first + len(source.starts))
@@ -164,7 +165,7 @@ class _Reader:
         own: slice,
         rows: npt.NDArray[np.int64] | None,
     ) -> Small:
-        """The numbers of the names in a column; rows without a name, or with an unknown one, are noted."""
+        """The numbers of the names in a column; rows with a missing or unknown name are recorded."""
         column = _text_column(source, response, term, self.plan)
         values = column if rows is None else column.take(pa.array(rows))
         found = pc.index_in(values, value_set=pa.array(known, values.type), skip_nulls=True)
@@ -185,7 +186,7 @@ class _Reader:
     def _numbers(
         self, source: EventSource, number: int, response: Response, rows: npt.NDArray[np.int64] | None
     ) -> tuple[object, object, object]:
-        """The weight, hit and miss of a response, where events have their own."""
+        """The weight, hit and miss of a response, if events have their own."""
         fixed, change = self.plan.responses, response.change
         weight: object = fixed.weights[number]
         hit, miss = fixed.hits[number], fixed.misses[number]
@@ -221,7 +222,7 @@ def _chances(source: EventSource, name: str) -> Floats:
 
 
 def probabilities_of(source: EventSource, name: str, rows: npt.NDArray[np.int64] | None = None) -> Floats:
-    """A column of probabilities; each of them lies between 0 and 1."""
+    """A column of probabilities, each between 0 and 1."""
     column = source.column(name)
     if kind_of(column.type) not in (Kind.FLOAT, Kind.INTEGER, Kind.NULL):
         label, found = source.input.label, describe(column.type)
@@ -239,7 +240,7 @@ def probabilities_of(source: EventSource, name: str, rows: npt.NDArray[np.int64]
 
 
 def _text_column(source: EventSource, response: Response, term: Field, plan: StatePlan) -> pa.Array:
-    """A column of names; whole numbers are names, too."""
+    """A column of names; integers are also names."""
     _check_field(source, response, term, plan)
     column = source.column(term.name)
     kind = kind_of(column.type)
@@ -261,7 +262,7 @@ def _check_field(source: EventSource, response: Response, term: Field, plan: Sta
 
 
 def undeclared_error(plan: StatePlan, found: UndeclaredValue, moment: object) -> QueryError:
-    """The error of a value that no declaration knows."""
+    """The error for an undeclared value."""
     statement: StateStatement = plan.statement
     kind = "variable" if found.known == statement.variables else "value"
     said = (

@@ -1,5 +1,5 @@
-"""The part of a machine that follows STATEs: events change beliefs in the order of their times, before any pattern is
-looked for, and get a column for each question."""
+"""The part of a machine that follows STATEs: events change beliefs in time order, before patterns are evaluated, and
+get a column for each question."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from ensue.plan.inputs import InputTable
 from ensue.plan.states import StateQuestions
 
 REASON = "ensue_reason"
-"""The column that says why a row was ignored."""
+"""The column with the reason why a row was ignored."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """Why a state ignored a row, in words."""
+    """Why a state ignored a row, as text."""
 
     state: str
     words: str
@@ -39,7 +39,7 @@ class Reason:
 
 @dataclass(frozen=True, slots=True)
 class SetAside:
-    """The rows that a state ignored, once for each such state: a table per input, and how many by reason."""
+    """The rows that a state ignored, once for each such state: a table per input, and the counts by reason."""
 
     tables: tuple[pa.Table, ...]
     counts: Mapping[Reason, int]
@@ -47,8 +47,7 @@ class SetAside:
 
 @dataclass(frozen=True, slots=True)
 class BeliefState:
-    """What is kept between steps: beliefs by key, one for each state, and per input the rows that the watermark has not
-    reached."""
+    """What is kept between steps: beliefs by key, one for each state, and per input the rows after the watermark."""
 
     held: tuple[Held, ...]
     waiting: tuple[pa.Table, ...]
@@ -70,9 +69,9 @@ class BeliefState:
 
 @dataclass(frozen=True, slots=True)
 class BeliefAnswers:
-    """What a step gave: per input the rows whose time has come, with their columns, and those that were ignored.
+    """The result of a step: per input the processed rows with their columns, and the ignored ones.
 
-    `late` says of the new rows which came at or before the watermark.
+    `late` marks the new rows at or before the watermark.
     """
 
     rows: tuple[pa.Table, ...]
@@ -83,7 +82,7 @@ class BeliefAnswers:
 
 @dataclass(frozen=True, slots=True)
 class StateStage:
-    """The states of a program over some inputs, whose tables hold no rows but say what columns there are."""
+    """The states of a program over some inputs, whose tables have no rows, only columns."""
 
     questions: StateQuestions
     inputs: tuple[InputTable, ...]
@@ -92,8 +91,8 @@ class StateStage:
 
     @classmethod
     def of(cls, questions: StateQuestions, inputs: Sequence[InputTable], time_type: pa.DataType) -> StateStage:
-        """A state reads the time at which an event starts, and its own probability; how sure a row is, and of what
-        stream it may be, matters to patterns."""
+        """A state uses the start of an event and the probability column of the state; the uncertainty and the hierarchy
+        of a row matter only to patterns."""
         plain = tuple(
             replace(item, end=None, probability=None, alternatives=(), hierarchy=NO_HIERARCHY, elsewhere=frozenset())
             for item in inputs
@@ -102,16 +101,16 @@ class StateStage:
         return cls(questions, plain, time_type, tuple(plans))
 
     def start(self) -> BeliefState:
-        """What is believed before any event."""
+        """The beliefs before any event."""
         return BeliefState(tuple(map(nothing_held, self.plans)), tuple(item.table for item in self.inputs))
 
     def taken_over(self, state: BeliefState) -> BeliefState:
-        """The state of a stage for tables of whose columns less was known."""
+        """The state of a stage for tables with fewer known columns."""
         tables = zip(self.inputs, state.waiting, strict=True)
         return replace(state, waiting=tuple(table.cast(item.table.schema) for item, table in tables))
 
     def step(self, state: BeliefState, tables: Sequence[pa.Table], clock: Clock) -> BeliefAnswers:
-        """Takes new rows and follows all whose time has come: those up to `clock.until`, or all in the last step."""
+        """Takes new rows and processes those up to `clock.until`, or all in the last step."""
         late = tuple(_at_or_before(source, clock.reached) for source in self._loaded(tables))
         joined = [
             _behind(waiting, table.filter(pa.array(~mask)) if mask.any() else table)
@@ -131,7 +130,7 @@ class StateStage:
         return BeliefAnswers(rows, aside, late, BeliefState(held, waiting))
 
     def _followed(self, held: Sequence[Held], tables: Sequence[pa.Table]) -> tuple[tuple[pa.Table, ...], SetAside]:
-        """Leads rows through all states, and gives them with their columns."""
+        """Applies rows to all states, and returns them with their columns."""
         asked, sources = self.questions, self._loaded(tables)
         columns: dict[str, pa.Array] = {}
         followed: list[UpdateResult] = []
@@ -154,11 +153,11 @@ class StateStage:
         return tuple(given), self._set_aside(tables, [found.reasons for found in followed])
 
     def waiting(self, state: BeliefState) -> tuple[EventSource, ...]:
-        """The rows that the watermark has not reached."""
+        """The rows after the watermark."""
         return self._loaded(state.waiting)
 
     def known(self, state: BeliefState, until: int | None = None) -> list[Known]:
-        """What is believed of each state after all events that were followed; or later, at a moment."""
+        """The beliefs of each state after all processed events, or at a later moment."""
         found, nothing = [], self._loaded([item.table for item in self.inputs])
         for plan, held in zip(self.plans, map(_copied, state.held), strict=True):
             if until is not None:
@@ -167,7 +166,7 @@ class StateStage:
         return found
 
     def known_at(self, tables: Sequence[pa.Table], moments: pa.Table, times: npt.NDArray[np.int64]) -> KnownAt:
-        """What was believed of each state at some moments, each a key and a time, in events of the past."""
+        """The beliefs of each state at some moments, each a key and a time, in past events."""
         asked, sources = self.questions, self._loaded(tables)
         question, found, reasons = Question(moments=Moments(moments, times)), [], []
         for plan in self.plans:
@@ -183,7 +182,7 @@ class StateStage:
         return load_sources(inputs, self.time_type)[0]
 
     def _said(self, reasons: Sequence[npt.NDArray[np.int8]]) -> pa.Array:
-        """Why each row was ignored, in words, by the first state that did; null where none did."""
+        """The reason why each row was ignored, from the first state that ignored it; null if none did."""
         code = np.zeros(len(reasons[0]), np.int32)
         for number, own in enumerate(reasons):
             code = np.where((code == FINE) & (own != FINE), own + number * len(REASONS), code)
@@ -191,7 +190,7 @@ class StateStage:
         return words.take(pa.array(code.astype(np.int32), mask=code == FINE))
 
     def _set_aside(self, tables: Sequence[pa.Table], reasons: Sequence[npt.NDArray[np.int8]]) -> SetAside:
-        """The rows that were ignored; `reasons` are those of each state for the rows of all tables."""
+        """The ignored rows; `reasons` are those of each state for the rows of all tables."""
         found, counts, first = [], Counter[Reason](), 0
         for table in tables:
             parts = []
@@ -210,20 +209,20 @@ class StateStage:
 
 @dataclass(frozen=True, slots=True)
 class KnownAt:
-    """What was believed at some moments, of each state, and the rows that were ignored."""
+    """The beliefs of each state at some moments, and the ignored rows."""
 
     known: list[Known]
     set_aside: SetAside
 
 
 def in_settled_order(table: pa.Table) -> pa.Table:
-    """The rows in an order that does not depend on how they came."""
+    """The rows in an order that does not depend on their arrival."""
     plain = [field.name for field in table.schema if not pa.types.is_nested(field.type)]
     return table.sort_by([(name, "ascending") for name in plain]) if table.num_rows else table
 
 
 def _behind(waiting: pa.Table, table: pa.Table) -> pa.Table:
-    """The new rows behind those that wait; without any, they stay as they are."""
+    """Appends the new rows to the waiting ones."""
     if not waiting.num_rows:
         return table
     return pa.concat_tables([waiting, conformed(table.select(waiting.column_names), waiting.schema)])
@@ -240,7 +239,7 @@ def _copied(held: Held) -> Held:
 
 
 def _at_or_before(source: EventSource, limit: int | None) -> Mask:
-    """Which rows are late; those without a time are neither late nor on time."""
+    """The late rows; rows without a time are not late."""
     if limit is None:
         return np.zeros(len(source.starts), bool)
     late: Mask = source.starts <= limit
@@ -248,7 +247,7 @@ def _at_or_before(source: EventSource, limit: int | None) -> Mask:
 
 
 def _due(source: EventSource, until: int | None) -> Mask:
-    """Which rows are followed now; those without a time wait for nothing."""
+    """The rows to process now; rows without a time do not wait."""
     if until is None:
         return np.ones(len(source.starts), bool)
     due: Mask = source.starts <= until

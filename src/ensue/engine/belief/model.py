@@ -1,4 +1,4 @@
-"""A STATE as arrays: its start, its transitions, the tables by which changes are worked out."""
+"""A STATE as arrays: its start, its transitions, and the tables that changes use."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ from ensue.nodes.patterns import Ticks
 from ensue.plan.states import LARGEST_JOINT
 
 _POWERS = 62
-"""As many periods as two times can lie apart are sums of so many powers of two."""
+"""The number of powers of two that represent the periods between any two times."""
 
 
 @dataclass(frozen=True, slots=True)
 class StatePlan:
-    """A state, ready to be led through events."""
+    """A compiled state, ready to process events."""
 
     statement: states.StateStatement
     source: Source | None
@@ -51,14 +51,14 @@ class StatePlan:
 
     @property
     def size(self) -> int:
-        """How many numbers the belief of one key is."""
+        """The number of values in the belief of one key."""
         return len(self.model.start)
 
 
 def plan_state(
     statement: states.StateStatement, source: Source | None, time_type: pa.DataType, limit: int = LARGEST_JOINT
 ) -> StatePlan:
-    """The arrays of a state, whose joint distribution is kept if it has at most `limit` numbers."""
+    """Compiles a state; its joint distribution is kept if it has at most `limit` numbers."""
     variables, values = len(statement.variables), len(statement.values)
     factored = variables * np.log(values) > np.log(limit) + TOLERANCE
     starts = _starts(statement)
@@ -86,7 +86,7 @@ def plan_state(
 
 
 def transition(arrows: Iterable[states.Arrow], values: Sequence[str]) -> Floats:
-    """The matrix of some arrows; what a row leaves over of 1 stays where it is."""
+    """The transition matrix of some arrows; the rest of each row stays at its value."""
     matrix = np.zeros((len(values), len(values)))
     for arrow in arrows:
         matrix[values.index(arrow.source), values.index(arrow.target)] = arrow.probability
@@ -167,7 +167,7 @@ def _period(statement: states.StateStatement, source: Source | None, time_type: 
 
 
 def _responses(changes: Sequence[states.Change], statement: states.StateStatement, matrices: list[Floats]) -> Responses:
-    """The changes as numbers; their transitions and errors are appended to `matrices`."""
+    """The changes as numbers; their transitions and observation errors are appended to `matrices`."""
     rows = [_response(change, statement, matrices) for change in changes]
     codes, weights, hits, misses, places = zip(*rows, strict=True) if rows else ((), (), (), (), ())
     return Responses(
@@ -201,12 +201,12 @@ def _response(
 
 
 def _fixed(number: states.Number | None, otherwise: float) -> float:
-    """A number of the declaration; those of fields are read with the events."""
+    """A number of the declaration; numbers from fields are read with the events."""
     return float(number.value) if isinstance(number, Literal) else otherwise  # type: ignore[arg-type]
 
 
 def miss_of(change: states.Observe, hit: float | Floats, values: int) -> float | Floats:
-    """The probability of what was seen where it is not so: of one variable's other values each takes an equal share."""
+    """The probability of an observation if it is wrong: the other values of one variable have equal shares."""
     if isinstance(change.false_alarm, Literal):
         return float(change.false_alarm.value)  # type: ignore[arg-type]
     return 1 - hit if isinstance(change.who, states.Someone) else (1 - hit) / (values - 1)

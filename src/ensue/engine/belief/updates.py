@@ -1,4 +1,4 @@
-"""Leading events through a state: keys, order, the kernel, and what contradicts."""
+"""Applies events to a state: keys, order, the kernel, and contradictions."""
 
 from __future__ import annotations
 
@@ -29,43 +29,27 @@ from ensue.engine.sources import EventSource, Mask
 from ensue.errors import Problem, QueryError, SchemaError, did_you_mean
 from ensue.expr.kinds import Kind
 from ensue.expr.types import kind_of
-from ensue.kernels.beliefs import (
-    BEGAN_ANEW,
-    MISREAD_ONE,
-    MOVE_ONE,
-    NEVER,
-    RESET,
-    SEE_ONE,
-    SKIP,
-    STOP,
-    WANDER_EVERYONE,
-    WANDER_ONE,
-    BeliefRequest,
-    Beliefs,
-    Changes,
-    Floats,
-    follow_beliefs,
-)
+from ensue.kernels import beliefs as belief_kernels
 from ensue.kernels.codes import number_by_appearance
 from ensue.kernels.compiler import Codes, Int64s
 from ensue.kernels.sorted_runs import group_by_key, is_sorted, order_by_time
 from ensue.nodes.states import Measure
 from ensue.text.render_parts import render_change
 
-POLICIES = {"error": STOP, "skip": SKIP, "reset": RESET}
+POLICIES = {"error": belief_kernels.STOP, "skip": belief_kernels.SKIP, "reset": belief_kernels.RESET}
 _KEYS = (Kind.INTEGER, Kind.FLOAT, Kind.TEXT, Kind.BOOLEAN, Kind.TIMESTAMP, Kind.DURATION, Kind.NULL)
 
 MOST_NUMBERS = 4_000_000
-"""So many numbers of beliefs are held at once where every row needs its own."""
+"""The maximum number of values held at once if every row needs its own belief."""
 
 
 @dataclass(slots=True)
 class Held:
-    """What is believed, by key: `keys` has the columns of PARTITION BY, `count` rows."""
+    """The beliefs by key: `keys` has the columns of PARTITION BY, `count` rows."""
 
     keys: pa.Table
     count: int
-    beliefs: Beliefs
+    beliefs: belief_kernels.Beliefs
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +62,8 @@ class Moments:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What is wanted of a run: measures at every row, before or after it; beliefs at some moments; drift to the end."""
+    """The requested output of a run: measures at every row, before or after it; beliefs at some moments; drift to the
+    end."""
 
     measures: tuple[Measure, ...] = ()
     before: bool = False
@@ -91,17 +76,17 @@ NOTHING_ASKED = Question()
 
 @dataclass(frozen=True, slots=True)
 class UpdateResult:
-    """What a run gave: columns of the measures, beliefs at the moments, and why rows were ignored."""
+    """The output of a run: columns of the measures, beliefs at the moments, and the reasons for ignored rows."""
 
     columns: tuple[pa.Array, ...]
-    chances: Floats
-    lost: Floats
+    chances: belief_kernels.Floats
+    lost: belief_kernels.Floats
     reasons: npt.NDArray[np.int8]
 
 
 def nothing_held(plan: StatePlan) -> Held:
     """The beliefs before the first event."""
-    return Held(pa.table({}), 0, Beliefs(np.zeros((0, plan.size)), np.zeros(0, np.int64), np.zeros(0)))
+    return Held(pa.table({}), 0, belief_kernels.Beliefs(np.zeros((0, plan.size)), np.zeros(0, np.int64), np.zeros(0)))
 
 
 def follow(
@@ -112,7 +97,7 @@ def follow(
     probability: str | None = None,
     question: Question = NOTHING_ASKED,
 ) -> UpdateResult:
-    """Leads the events of some tables, which are not before those of earlier calls, through what is held."""
+    """Applies the events of some tables, which are not earlier than those of previous calls, to the held beliefs."""
     read = read_changes(plan, sources, probability)
     times = np.concatenate([np.zeros(0, np.int64), *(source.starts for source in sources)])
     valid = np.concatenate([np.zeros(0, bool), *(_timed(source) for source in sources)])
@@ -130,7 +115,7 @@ def follow(
         raise _contradiction(plan, held, sources, read, times, keys, status[:rows])
     contradicting = status[:rows] != FINE
     read.reasons[contradicting] = CONTRADICTION
-    read.reasons[status[:rows] == BEGAN_ANEW] = RESTART
+    read.reasons[status[:rows] == belief_kernels.BEGAN_ANEW] = RESTART
     return UpdateResult(columns, chances, lost, read.reasons)
 
 
@@ -139,7 +124,7 @@ def _timed(source: EventSource) -> Mask:
 
 
 def _keyed(plan: StatePlan, sources: Sequence[EventSource]) -> Mask:
-    """Which rows are of tables that have the columns of the key."""
+    """The rows of tables that have the key columns."""
     flags = [np.full(len(s.starts), _has_keys(plan, s), bool) for s in sources]
     return np.concatenate([np.zeros(0, bool), *flags])
 
@@ -149,7 +134,7 @@ def _has_keys(plan: StatePlan, source: EventSource) -> bool:
 
 
 def _number_keys(plan: StatePlan, held: Held, sources: Sequence[EventSource], moments: Moments | None) -> Codes:
-    """A number for the key of every row, those of moments last; keys that are new are added to what is held."""
+    """A number for the key of every row, with those of moments last; new keys are added to `held`."""
     names, statement = plan.statement.partition_by, plan.statement
     lengths = [len(source.starts) for source in sources] + ([len(moments.times)] if moments is not None else [])
     if not names:
@@ -181,7 +166,7 @@ def _number_keys(plan: StatePlan, held: Held, sources: Sequence[EventSource], mo
 def _key_columns(
     name: str, held: Held, sources: Sequence[EventSource], moments: Moments | None, lengths: Sequence[int]
 ) -> list[pa.Array]:
-    """One column of the keys: of what is held, of each table, of the moments."""
+    """One key column: of the held keys, of each table, of the moments."""
     given = [source.column(name) if name in source.input.table.column_names else None for source in sources]
     if moments is not None:
         given.append(moments.keys.column(name).combine_chunks())
@@ -204,14 +189,14 @@ def _key_columns(
 
 
 def _add_keys(plan: StatePlan, held: Held, keys: pa.Table, count: int) -> None:
-    """Keys that are seen for the first time begin as STARTS says."""
+    """Adds new keys with the initial belief of STARTS."""
     if not plan.statement.partition_by and held.count:
         return
     held.keys = pa.concat_tables([held.keys.cast(keys.schema), keys]) if held.count else keys
     before = held.beliefs
-    held.beliefs = Beliefs(
+    held.beliefs = belief_kernels.Beliefs(
         np.concatenate([before.chances, np.tile(plan.model.start, (count, 1))]),
-        np.concatenate([before.moments, np.full(count, NEVER)]),
+        np.concatenate([before.moments, np.full(count, belief_kernels.NEVER)]),
         np.concatenate([before.lost, np.zeros(count)]),
     )
     held.count += count
@@ -223,19 +208,19 @@ class _Events:
 
     plan: StatePlan
     held: Held
-    changes: Changes
+    changes: belief_kernels.Changes
     times: Int64s
     keys: Codes
     places: Codes | None = None
 
     def with_moments(self, times: Int64s, keys: Codes) -> _Events:
-        """The same with rows that change nothing, behind the events of their time."""
+        """The same with the rows of moments, which change nothing, after the events of their time."""
         more, old = len(times), self.changes
 
         def padded(values: np.ndarray, fill: float) -> np.ndarray:
             return np.concatenate([values, np.full((*values.shape[:-1], more), fill, values.dtype)], axis=-1)
 
-        changes = Changes(
+        changes = belief_kernels.Changes(
             padded(old.responses, -1),
             padded(old.who, 0),
             padded(old.source, 0),
@@ -255,8 +240,8 @@ class _Events:
 
     def run(
         self, policy: int, question: Question, rows: int
-    ) -> tuple[tuple[pa.Array, ...], Floats, Floats, npt.NDArray[np.int8]]:
-        """The columns of the measures, the beliefs at the moments, what was lost there, and the status of each row."""
+    ) -> tuple[tuple[pa.Array, ...], belief_kernels.Floats, belief_kernels.Floats, npt.NDArray[np.int8]]:
+        """The columns of the measures, the beliefs at the moments, their loss, and the status of each row."""
         plan, wanted = self.plan, question.measures
         order, offsets = self._order()
         events = self._sorted(order)
@@ -264,12 +249,12 @@ class _Events:
         places = np.full(len(self.times), -1, np.int32) if self.places is None else self.places
         captured = np.zeros((int((places >= 0).sum()), plan.size))
         lost = np.zeros(len(captured))
-        until = NEVER if question.until is None else question.until
+        until = belief_kernels.NEVER if question.until is None else question.until
         if plan.exact or not wanted:
             weights = [weights_of(measure, plan) for measure in wanted]
             measures = np.concatenate([np.zeros((0, plan.size)), *weights])
             sums = np.full((len(self.times), len(measures)), np.nan)
-            asked = BeliefRequest(measures, sums, places, captured, lost, question.before, until)
+            asked = belief_kernels.BeliefRequest(measures, sums, places, captured, lost, question.before, until)
             events._follow(order, offsets, self.held.beliefs, policy, asked, status)
             ends = np.cumsum([len(part) for part in weights])
             columns = [
@@ -280,7 +265,7 @@ class _Events:
         return events._in_pieces(order, offsets, policy, question, rows, status), captured, lost, status
 
     def _order(self) -> tuple[Codes, Int64s]:
-        """The rows by key, time and arrival, and where those of each key begin."""
+        """The rows by key, time and arrival, and the start of each key."""
         if is_sorted(self.times):
             return group_by_key(self.keys, self.held.count)
         by_time = order_by_time(self.times)
@@ -288,10 +273,10 @@ class _Events:
         return by_time[places], offsets
 
     def _sorted(self, order: Codes) -> _Events:
-        """The same in another order, so that the kernel reads one event behind the other."""
+        """The same in sorted order, so that the kernel reads events consecutively."""
         old = self.changes
         numbers = old.numbers[:, :, order] if old.numbers.shape[2] else old.numbers
-        changes = Changes(
+        changes = belief_kernels.Changes(
             np.ascontiguousarray(old.responses[:, order]),
             np.ascontiguousarray(old.who[:, order]),
             np.ascontiguousarray(old.source[:, order]),
@@ -305,13 +290,13 @@ class _Events:
         self,
         order: Codes,
         offsets: Int64s,
-        beliefs: Beliefs,
+        beliefs: belief_kernels.Beliefs,
         policy: int,
-        wanted: BeliefRequest,
+        wanted: belief_kernels.BeliefRequest,
         status: npt.NDArray[np.int8],
     ) -> None:
         plan = self.plan
-        follow_beliefs(
+        belief_kernels.follow_beliefs(
             order, offsets, self.times, self.changes, plan.model, plan.responses, beliefs, policy, wanted, status
         )
 
@@ -324,19 +309,23 @@ class _Events:
         rows: int,
         status: npt.NDArray[np.int8],
     ) -> tuple[pa.Array, ...]:
-        """Measures of variables that are kept apart, from the beliefs at every row, a part of the keys at a time."""
+        """Measures of independent variables from the beliefs at every row, a part of the keys at a time."""
         plan, beliefs = self.plan, self.held.beliefs
         nobody = Answers(plan, np.zeros((0, plan.size)))
         sums = [np.full((len(self.keys), sums_of(m, nobody).shape[1]), np.nan) for m in question.measures]
-        until = NEVER if question.until is None else question.until
+        until = belief_kernels.NEVER if question.until is None else question.until
         for begin, end in _pieces(offsets, max(1, MOST_NUMBERS // plan.size)):
             own = order[offsets[begin] : offsets[end]]
             places = np.full(len(self.keys), -1, np.int32)
             places[own] = np.arange(len(own))
             captured = np.zeros((len(own), plan.size))
             measures, values = np.zeros((0, plan.size)), np.zeros((len(self.keys), 0))
-            asked = BeliefRequest(measures, values, places, captured, np.zeros(len(own)), question.before, until)
-            part = Beliefs(beliefs.chances[begin:end], beliefs.moments[begin:end], beliefs.lost[begin:end])
+            asked = belief_kernels.BeliefRequest(
+                measures, values, places, captured, np.zeros(len(own)), question.before, until
+            )
+            part = belief_kernels.Beliefs(
+                beliefs.chances[begin:end], beliefs.moments[begin:end], beliefs.lost[begin:end]
+            )
             self._follow(order, offsets[begin : end + 1], part, policy, asked, status)
             for measure, total in zip(question.measures, sums, strict=True):
                 total[own] = sums_of(measure, Answers(plan, captured))
@@ -344,7 +333,7 @@ class _Events:
 
 
 def _pieces(offsets: Int64s, most: int) -> Iterator[tuple[int, int]]:
-    """Ranges of keys with at most so many rows, or a single key."""
+    """Ranges of keys with at most this number of rows, or a single key."""
     begin, keys = 0, len(offsets) - 1
     while begin < keys:
         end = int(np.searchsorted(offsets, offsets[begin] + most, side="right")) - 1
@@ -362,7 +351,7 @@ def _contradiction(
     keys: Codes,
     status: npt.NDArray[np.int8],
 ) -> QueryError:
-    """The error of the first event that contradicts what was believed."""
+    """The error for the first event that contradicts the belief."""
     rows = np.flatnonzero(status != FINE)
     row = int(rows[np.argmin(times[rows])])
     key = int(keys[row])
@@ -386,10 +375,15 @@ def _contradiction(
 
 
 def _told(plan: StatePlan, number: int) -> tuple[str, ...]:
-    """What the numbers of a change mean something for."""
+    """The parts of a change that its numbers describe."""
     code = int(plan.responses.codes[number])
-    who = ("who",) if code in (MOVE_ONE, WANDER_ONE, SEE_ONE, MISREAD_ONE) else ()
-    return who if code in (WANDER_ONE, WANDER_EVERYONE) else (*who, "target")
+    who = (
+        ("who",)
+        if code
+        in (belief_kernels.MOVE_ONE, belief_kernels.WANDER_ONE, belief_kernels.SEE_ONE, belief_kernels.MISREAD_ONE)
+        else ()
+    )
+    return who if code in (belief_kernels.WANDER_ONE, belief_kernels.WANDER_EVERYONE) else (*who, "target")
 
 
 def _in_words(answers: Answers, variable: str) -> str:
@@ -400,7 +394,7 @@ def _in_words(answers: Answers, variable: str) -> str:
 
 
 def _moment(sources: Sequence[EventSource], row: int) -> str:
-    """The time of a row, as it stands in its table."""
+    """The time of a row, as in its table."""
     for source in sources:
         if row < len(source.starts):
             return str(source.raw_column(source.input.time)[row].as_py())

@@ -45,7 +45,7 @@ from ensue.runtimes.spark.worker import Layout, spare_imports, struct_name
 CALLERS = 4
 """Stack level of the user's line for the notice about settings."""
 
-LATE = "arrived at or before the watermark"
+LATE = "late: at or before the watermark"
 
 Answering = tuple[Callable[[Ask], DataFrame], list[bool], Any]
 

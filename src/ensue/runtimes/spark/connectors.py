@@ -145,7 +145,7 @@ def _as_ours(error: Exception) -> SchemaError:
     text = str(error)
     if _CITED_RECORD in text:
         message = text.rpartition(_CITED_RECORD)[2].partition("\n")[0]
-        hint = "add `rejected` to the source, with a sink for such records or `ignore`, to continue after them"
+        hint = "to continue after such records, add `rejected` to the source: a sink for them, or `ignore`"
         return SchemaError("pipeline-record", message, hint)
     return SchemaError("pipeline-spark", _said(error))
 

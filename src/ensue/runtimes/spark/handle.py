@@ -345,7 +345,7 @@ class StreamHandle:
         deadline = None if timeout is None else time.monotonic() + timeout
         waiting = list(self.queries)
         while waiting:
-            # Each for a moment in turn: what ends one of them is raised although the others go on.
+            # Wait for each in turn, so that the exception of one query is raised while the others still run.
             waiting = [query for query in waiting if not query.awaitTermination(TURN)]
             if waiting and deadline is not None and time.monotonic() >= deadline:
                 return False
@@ -364,7 +364,7 @@ class StreamHandle:
         self._end_line()
 
     def state(self) -> DataFrame:
-        """The kept events per key and what each key waits for; see `ensue.stream_state`."""
+        """Return the kept events per key and what each key waits for; see `ensue.stream_state`."""
         from ensue.runtimes.spark.state import read_state_of
 
         return read_state_of(self._spark, self.checkpointLocation)
