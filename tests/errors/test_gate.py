@@ -91,11 +91,7 @@ FILE_ENTRY_POINTS: dict[str, Callable[[str, Path], object]] = {
 }
 """Those that take a file; `ensue check` reports without raising."""
 
-NO_ENTRY_POINTS = {
-    "StreamHandle": "`queries` are those of Spark",
-    "stream_state": "takes a checkpoint of `start`",
-    "parse": "is what the others are compared with",
-}
+NO_ENTRY_POINTS = {"matching": "calls `detect`", "parse": "is what the others are compared with"}
 
 STATEMENT = re.compile(r"\s*(PATTERN|STREAM|CONSTRAINT|RULE|FACT|TABLE|HIERARCHY|STATE|ON)\b")
 Refusal = tuple[str, int | None, int | None]
@@ -165,17 +161,17 @@ def test_there_are_texts_of_most_kinds() -> None:
 
 
 def test_every_function_that_takes_a_program_is_an_entry_point_here() -> None:
-    public = {name: getattr(ensue, name) for name in ensue.__all__}
-    public |= {f"actions.{name}": getattr(ensue.actions, name) for name in ensue.actions.__all__}
-    public |= {f"beliefs.{name}": getattr(ensue.beliefs, name) for name in dir(ensue.beliefs) if name[0] != "_"}
+    spaces = [ensue, *(value for name in ensue.__all__ if inspect.ismodule(value := getattr(ensue, name)))]
     named = {
-        name
-        for name, value in public.items()
-        if callable(value)
-        and not (isinstance(value, type) and issubclass(value, Exception))
-        and {"program", "query", "queries"} & set(inspect.signature(value).parameters)
+        value.__qualname__
+        for space in spaces
+        for name in space.__all__
+        if callable(value := getattr(space, name))
+        and (inspect.isfunction(value) or value is ensue.Detector)
+        and "query" in inspect.signature(value).parameters
     }
-    assert named - set(NO_ENTRY_POINTS) == {name for name in ENTRY_POINTS if "(" not in name}
+    entry_points = {"of" if name == "beliefs" else name.split(" ")[0] for name in ENTRY_POINTS}
+    assert named - set(NO_ENTRY_POINTS) == entry_points
 
 
 @pytest.mark.parametrize("text", PASSED_THROUGH)
