@@ -1,7 +1,7 @@
 """Uncertain rows as numbers: a stretch of the unit interval for each.
 
 Rows that are uncertain together form one *block*: a single row, or all alternatives of a group. A block draws one
-number between 0 and 1, and a row is real iff the number lies in the row's stretch. Alternatives have disjoint
+number between 0 and 1, and a row is real iff the number is in the row's stretch. Alternatives have disjoint
 stretches, so at most one of them is real; blocks are independent of each other.
 """
 
@@ -61,8 +61,8 @@ def read_probabilities(column: pa.ChunkedArray, name: str, label: str) -> Floats
         found = values[int(wrong[0])].as_py()
         raise SchemaError(
             "probability-value",
-            f"column `{name}` of the {label} has {found} in row {int(wrong[0])} (from 0), expected a probability"
-            + (f"; {len(wrong) - 1} more such rows" if len(wrong) > 1 else ""),
+            f"column `{name}` of the {label} has {found} in row {int(wrong[0])} (counted from 0), "
+            "expected a probability" + (f"; {len(wrong) - 1} more such rows" if len(wrong) > 1 else ""),
             "use numbers between 0 and 1; certain events have probability 1",
         )
     return numbers

@@ -1,4 +1,4 @@
-"""Probabilities over blocks: each block draws one number, and a row is real if the number lies in its stretch."""
+"""Probabilities over blocks: each block draws one number, and a row is real if the number is in its stretch."""
 
 import numpy as np
 import numpy.typing as npt

@@ -1,5 +1,5 @@
-"""How a query monitors its traces: the streams seen so far, the progress of its matches, and when a trace cannot match
-any more.
+"""How a query monitors its traces: the streams seen so far, the progress of its matches, and when a trace can no
+longer match.
 
 The progress of a trace is the set of steps that its events have reached. A step is a set of variables that can be bound
 without leaving out one that comes before them: `SEQ(A, B)` has the steps nothing, A, and A with B. The conditions under
