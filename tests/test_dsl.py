@@ -344,7 +344,7 @@ def test_misuse_is_named() -> None:
         (
             lambda: both("A a", "B b", "3 events"),
             "window-size",
-            "the duration of BOTH must be a length of time, not a number",
+            "the duration of BOTH must be a time span, not a number",
         ),
         (lambda: periodic("A a", timedelta(0)), "window-size", "the duration of PERIODIC must be positive"),
         (lambda: any_of(3, "A a", "B b"), "any-count", "ANY requires 3 items but has only 2"),

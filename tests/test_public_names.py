@@ -334,3 +334,34 @@ def test_described_events_say_what_they_are() -> None:
         "  time: A: t, B: at\n  tick: 1 second"
     )
     assert "<th>time</th>" in ensue.events(EVENTS, time="t", type="type")._repr_html_()
+
+
+# --- What a prompt and a notebook show.
+
+
+def test_results_show_names_rows_and_columns() -> None:
+    found = ensue.run(EVENTS, "PATTERN p SEQ(A a, B b) RETURN a.t AS x; PATTERN q (B b)", time="t", type="type")
+    assert repr(found) == "Results of 2 patterns\n  p: 1 row, columns x\n  q: 1 row, columns start, end, b"
+    assert "<th>p</th><td>1 row, columns x</td>" in found._repr_html_()
+    assert repr(ensue.run(EVENTS.to_pandas(), QUERY, time="t", type="type")).startswith("Results of 1 pattern\n")
+
+
+def test_texts_are_shown_as_they_are() -> None:
+    text = ensue.explain(QUERY)
+    assert repr(text) == text
+    assert text._repr_html_().startswith("<pre>PATTERN")  # type: ignore[attr-defined]
+    for other in (ensue.parse(QUERY).explain(), ensue.seq("A a", "B b").explain(), ensue.explain(QUERY, stages=True)):
+        assert repr(other) == other
+
+
+def test_answers_show_themselves() -> None:
+    source = ensue.events(EVENTS, time="t", type="type")
+    why = source.why_not("PATTERN SEQ(B b, A a) PARTITION BY k")
+    assert repr(why) == why.to_text()
+    assert "no match" in why._repr_html_()
+    proof = source.justify(QUERY, {"k": 1})
+    assert repr(proof) == proof.to_text()
+    assert "<pre>" in proof._repr_html_()
+    believed = source.beliefs("STATE s OF x IN (y, z) PARTITION BY k STARTS z ON A a: MOVE x TO y")
+    assert repr(believed) == "Beliefs about 1 state, exact\n  s: x in (y, z), by k"
+    assert "s: x in (y, z)" in believed._repr_html_()

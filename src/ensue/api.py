@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from html import escape
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -53,7 +54,7 @@ from ensue.programs import (
 from ensue.python.values import WindowLike
 from ensue.python.values import window as window_of
 from ensue.runtimes.moments import ALL_TIME, Period
-from ensue.runtimes.tables import TableKind, are_frames, arrow_tables, described, fixed_tables, together
+from ensue.runtimes.tables import TableKind, are_frames, arrow_tables, described, fixed_tables, shape_in_words, together
 
 if TYPE_CHECKING:
     from ensue.constraints import ConstraintsLike
@@ -89,7 +90,15 @@ class Results(Mapping[str, Any]):
         return len(self._places)
 
     def __repr__(self) -> str:
-        return repr(dict(self))
+        shapes = "".join(f"\n  {name}: {shape_in_words(table)}" for name, table in self.items())
+        return f"Results of {counted(len(self), 'pattern', 'patterns')}{shapes}"
+
+    def _repr_html_(self) -> str:
+        """The patterns with their rows and columns, for a notebook."""
+        rows = "".join(
+            f"<tr><th>{escape(name)}</th><td>{escape(shape_in_words(table))}</td></tr>" for name, table in self.items()
+        )
+        return f"<table>{rows}</table>"
 
     def together(self) -> Any:
         """Return all matches in one table: the column `pattern`, then the columns of all patterns, null if missing.

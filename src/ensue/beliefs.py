@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from html import escape
 from typing import Any
 
 import pyarrow as pa
@@ -68,6 +69,19 @@ class Beliefs:
         self._given = given
         self._chosen = chosen
         self.set_aside = set_aside
+
+    def __repr__(self) -> str:
+        chosen = self._states if self._chosen is None else (self._states[self._chosen],)
+        lines = [
+            f"  {state.name}: {', '.join(state.variables)} in ({', '.join(state.values)})"
+            + (f", by {', '.join(state.partition_by)}" if state.partition_by else "")
+            for state in chosen
+        ]
+        title = f"Beliefs about {counted(len(chosen), 'state', 'states')}, {'exact' if self.exact else 'approximate'}"
+        return "\n".join((title, *lines))
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{escape(repr(self))}</pre>"
 
     @property
     def exact(self) -> bool:

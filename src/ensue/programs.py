@@ -82,7 +82,7 @@ class Program:
         """Explain the meaning and the plan of each pattern, or its stages; see `ensue.explain`."""
         if stages:
             return stages_text(checked(self.statements))
-        return "\n\n".join(entry.to_text() for entry in explained_statements(checked(self.statements), time))
+        return explanation_text(checked(self.statements), time)
 
     def _repr_html_(self) -> str:
         """Return each pattern and rule with its graph, for a notebook."""
@@ -158,19 +158,28 @@ def explain(
     refuse_several(statements)
     if stages:
         return stages_text(statements)
-    return "\n\n".join(entry.to_text() for entry in explained_statements(statements, time))
+    return explanation_text(statements, time)
 
 
 def stages_text(statements: CheckedProgram) -> str:
     """Return the program as written and after each lowering that changes it, with the name and law of the lowering."""
+    from ensue.plan.description import PlainText
     from ensue.text.render import render_stage
 
-    return "\n\n".join(
+    texts = (
         stage.name.upper()
         + (f": {stage.law}" if stage.law else "")
         + "".join(f"\n{f'  {line}'.rstrip()}" for line in render_stage(stage.statements).splitlines())
         for stage in stages_of(statements)
     )
+    return PlainText("\n\n".join(texts))
+
+
+def explanation_text(statements: CheckedProgram, time: str) -> str:
+    """What each statement means and how it will run."""
+    from ensue.plan.description import PlainText
+
+    return PlainText("\n\n".join(entry.to_text() for entry in explained_statements(statements, time)))
 
 
 def explained_statements(statements: CheckedProgram, time: str, end: str | None = None) -> list[Explanation]:

@@ -223,7 +223,7 @@ class TimerName:
     def _timer(self, kind: str, item: IntervalLike, length: WindowLike) -> Interval:
         size = window(length)
         if isinstance(size, Events):
-            message = "the length of a timer must be a length of time, not a number of events"
+            message = "the length of a timer must be a duration, not a number of events"
             raise QueryError([Problem("timer-length", message)])
         return Interval(rules.TimerItem(self.name, kind, name_of(item), size))
 

@@ -12,14 +12,14 @@ from ensue.beliefs import Beliefs
 from ensue.constraints import ConstraintsLike
 from ensue.detector import Detector
 from ensue.engine.diagrams import MOST_NODES, SAMPLES
-from ensue.errors import SchemaError, counted, did_you_mean
+from ensue.errors import SchemaError, did_you_mean
 from ensue.explanation import report as reports
 from ensue.plan.plans import DEFAULT_LIMITS, NO_LIMITS, Limits
 from ensue.plan.program_plans import ColumnNames, Columns
 from ensue.plan.states import LARGEST_JOINT
 from ensue.programs import QueryLike
 from ensue.python.values import WindowLike
-from ensue.runtimes.tables import DescribedEvents, are_frames, kind_of_table
+from ensue.runtimes.tables import DescribedEvents, are_frames, column_names, kind_of_table, shape_in_words
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -310,7 +310,7 @@ def events(
     'no match: SEQ: p before o failed once, closest 1 late'
     """
     for stream, one in _by_stream(table).items():
-        names = _column_names(one)
+        names = column_names(one)
         for role, given in (("time", time), ("type", type), ("end", end)):
             column = given.get(stream or "") if isinstance(given, Mapping) else given
             if isinstance(column, str) and column not in names:
@@ -326,30 +326,13 @@ def _by_stream(table: Any) -> Mapping[str | None, Any]:
     return table if isinstance(table, Mapping) else {None: table}
 
 
-def _column_names(table: Any) -> list[str]:
-    """The columns of a table of any kind; an error for anything else."""
-    if are_frames(table):
-        return list(table.columns)
-    kind_of_table(table)
-    schema = table.schema if hasattr(table, "num_rows") else table
-    return [str(name) for name in (schema.names if hasattr(schema, "names") else schema.columns)]
-
-
 def _shape(table: Any) -> str:
-    """The kind of a table, its rows if they are known, and its columns."""
+    """The kind of a table, or of each table, its rows if they are known, and its columns."""
     if isinstance(table, Mapping):
         return "; ".join(f"{stream}: {_shape(one)}" for stream, one in table.items())
-    columns = f"columns {', '.join(_column_names(table))}"
     if are_frames(table):
-        return f"{'streaming' if table.isStreaming else 'static'} Spark DataFrame, {columns}"
-    rows = getattr(table, "num_rows", None) if hasattr(table, "num_rows") else _length(table)
-    known = "" if rows is None else f"{counted(rows, 'row', 'rows')}, "
-    return f"{kind_of_table(table).name} table, {known}{columns}"
-
-
-def _length(table: Any) -> int | None:
-    """The number of rows; None for a table that is not computed yet."""
-    return len(table) if hasattr(table, "__len__") else None
+        return f"{'streaming' if table.isStreaming else 'static'} Spark DataFrame, {shape_in_words(table)}"
+    return f"{kind_of_table(table).name} table, {shape_in_words(table)}"
 
 
 def _column(given: object) -> str:

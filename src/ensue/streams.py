@@ -107,10 +107,9 @@ def start(
     plan = partial(
         plan_stream, inputs, options=options, eager=eager, late=bool(sinks.late), tick=source.tick, buckets=buckets
     )
-    groups = _groups(planned, names, sinks, plan)
     spark = inputs[0].frame.sparkSession
     advise(spark, streaming=True)
-    return start_groups(spark, groups, checkpointLocation, paced, upgrade, status)
+    return start_groups(spark, _groups(planned, names, sinks, plan), checkpointLocation, paced, upgrade, status)
 
 
 def _planned(
@@ -228,12 +227,12 @@ def stream_state(
 ) -> Any:
     """Returns the state of a running or stopped stream as a DataFrame with one row per key.
 
-    `checkpointLocation` is the folder that `ensue.start` or Spark's option of this name was given. A row shows for one
-    key how many events are kept, of which streams, their size in bytes, the times of the oldest and the newest, how
-    long the oldest has been kept at the watermark, and what the key waits for.
+    `checkpointLocation` is the checkpoint folder of `ensue.start` or of a Spark query. A row has the number of kept
+    events of a key, their streams, their size in bytes, the times of the oldest and the newest event, the age of the
+    oldest event at the watermark, and what the key waits for.
 
-    With `events`, the result is the kept events themselves: a DataFrame, or one per stream, as the stream was given,
-    with the columns that its queries read. If nothing is kept, it has no columns.
+    With `events`, it returns the kept events: one DataFrame, or one per stream, like the input of the stream, with the
+    columns that its queries read. If no events are kept, the DataFrame has no columns.
     """
     from ensue.runtimes.spark.session import running_session, spark_session
     from ensue.runtimes.spark.state import read_events_of, read_state_of
@@ -243,7 +242,7 @@ def stream_state(
 
 
 def matching(query: QueryLike, **options: Any) -> Callable[[Any], Any]:
-    """A function of events that returns their matches: for `transform` of Spark and `pipe` of pandas.
+    """Returns a function of events that returns their matches, for Spark's `transform` and pandas' `pipe`.
 
     `df.transform(ensue.matching(query, time="at"))` is `ensue.detect(df, query, time="at")`. The options are those of
     `ensue.detect`. The events are any kind of table, static or streaming.

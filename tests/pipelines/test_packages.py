@@ -72,7 +72,7 @@ def test_packages_that_cannot_be_fetched(tmp_path: Path, monkeypatch: pytest.Mon
         ("kafka", f"add `packages: [{KAFKA}]` to `spark`"),
         (
             "delta",
-            "add `packages: [io.delta:delta-spark_2.13:VERSION]` (the version for this Spark) to `spark`, and",
+            "add `packages: [io.delta:delta-spark_2.13:VERSION]` (with the version for this Spark) to `spark`, and",
         ),
         ("mine", "add `packages: [GROUP:ARTIFACT:VERSION]`"),
     ],

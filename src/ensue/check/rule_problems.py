@@ -189,7 +189,7 @@ class RuleCheck:
             if isinstance(timer.window, Events) or length < 0:
                 yield Problem(
                     "timer-length",
-                    f"the length of timer `{timer.name}` must be a length of time that is not negative",
+                    f"the length of timer `{timer.name}` must be a duration that is not negative",
                     timer.window.span or timer.span,
                     hint="use a `..._backward` timer for an interval in the past",
                 )

@@ -1,5 +1,5 @@
-"""A step of a stage: appends new rows to the kept ones, evaluates every member, and drops rows that are no
-longer needed."""
+"""A step of a stage: appends new rows to the kept ones, evaluates every member, and drops rows that are no longer
+needed."""
 
 from __future__ import annotations
 

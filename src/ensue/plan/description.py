@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from html import escape
 
 from ensue.analysis.declarations import connected, declarations, program_catalog, shared_keys, used_streams
 from ensue.errors import Source, counted
@@ -34,6 +35,23 @@ from ensue.text.render_parts import render_rule
 
 MOST_NAMES = 3
 """The maximum number of statements that are named as sharing something."""
+
+
+class PlainText(str):
+    """A text of several lines that Python's prompt and notebooks show as it is.
+
+    >>> PlainText("PATTERN\\n  SEQ(A a, B b)")
+    PATTERN
+      SEQ(A a, B b)
+    """
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return str(self)
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{escape(self)}</pre>"
 
 
 @dataclass(frozen=True, slots=True)

@@ -128,7 +128,9 @@ class Query:
 
     def explain(self, *, time: str = "t") -> str:
         """Describe how the query runs, stage by stage. `time` is the time column."""
-        return self._explained(time).to_text()
+        from ensue.plan.description import PlainText
+
+        return PlainText(self._explained(time).to_text())
 
     def _explained(self, time: str) -> Explanation:
         from ensue.plan.description import explain_without_data

@@ -42,7 +42,7 @@ def state(
 
     `on` defines how events change the state: `{"Moved m": "MOVE ANYONE FROM m.source TO m.target"}`. Pass a list for
     several changes by one event. `starts` is a value, a dict of values and probabilities, or a dict of variables and
-    their starts (None: all values have the same probability). `every` is a length of time and a transition.
+    their starts (None: all values have the same probability). `every` is a duration and a transition.
 
     >>> print(state("s", ["a", "b"], ["x", "y"], on={"M m": "MOVE ANYONE TO y"}, starts={"a": "x"}).to_text())
     STATE s OF a, b IN (x, y)

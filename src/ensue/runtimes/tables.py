@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ensue.check.rule_problems import different_kinds, fact_value, facts_by_table, table_columns
-from ensue.errors import Problem, QueryError, SchemaError, did_you_mean
+from ensue.errors import Problem, QueryError, SchemaError, counted, did_you_mean
 from ensue.expr.kinds import NUMBERS
 from ensue.expr.types import common_type, convert, describe, kind_of, readable, readable_type, scalar
 from ensue.lower.phases import LoweredProgram
@@ -138,6 +138,30 @@ def kind_of_table(table: object) -> TableKind:
         f"events must be a pyarrow, pandas or polars table, found {type(table).__name__}",
         "convert a list of dictionaries with `pyarrow.Table.from_pylist(rows)`",
     )
+
+
+def column_names(table: Any) -> list[str]:
+    """The columns of a table of any kind; raises a SchemaError for anything else."""
+    if are_frames(table):
+        return list(table.columns)
+    kind_of_table(table)
+    if isinstance(table, pa.Table | pa.RecordBatch):
+        return list(table.schema.names)
+    schema = table.collect_schema().names() if hasattr(table, "collect_schema") else table.columns
+    return [str(name) for name in schema]
+
+
+def shape_in_words(table: Any) -> str:
+    """The number of rows of a table, if it is known, and its columns.
+
+    >>> shape_in_words(pa.table({"t": [1, 2], "id": [7, 7]}))
+    '2 rows, columns t, id'
+    """
+    rows = None if are_frames(table) or not hasattr(table, "__len__") else len(table)
+    if isinstance(table, pa.Table | pa.RecordBatch):
+        rows = table.num_rows
+    known = "" if rows is None else f"{counted(rows, 'row', 'rows')}, "
+    return f"{known}columns {', '.join(column_names(table))}"
 
 
 def _unchanged(table: pa.Table) -> pa.Table:

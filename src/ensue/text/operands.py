@@ -116,7 +116,7 @@ def window_problems(
         case None:
             message, hint = f"the duration of {name} must be an integer or have a unit", "add a unit: `1.5 hours`"
         case pattern_nodes.Events():
-            message = f"the duration of {name} must be a length of time, not a number of events"
+            message = f"the duration of {name} must be a time span, not a number of events"
         case Duration(size) | pattern_nodes.Ticks(size) if negative or size <= 0:
             message = f"the duration of {name} must be positive"
         case _:

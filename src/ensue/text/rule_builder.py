@@ -67,7 +67,7 @@ def mixed_arguments(names: Sequence[str | None], span: Span | None = None) -> It
 
 def window_problem(window: Events) -> Problem:
     """`{o, s} within 5 EVENTS`."""
-    message = "a window in a rule must be a length of time, not a number of events"
+    message = "a window in a rule must be a duration, not a number of events"
     return Problem("rule-window", message, window.span, hint="for example `within 2 hours`")
 
 
@@ -204,7 +204,7 @@ def read_timer(name: str, occurrence: Occurrence, span: Span) -> tuple[rules.Tim
             problems = list(_length_problems(kind, length))
             window = Ticks(0) if problems else _window(length)
             return rules.TimerItem(name, kind, base, window, span), problems
-    message = f"`{kind}` takes 2 arguments: the name of an item or timer, and a length of time"
+    message = f"`{kind}` takes 2 arguments: the name of an item or timer, and a duration"
     problem = Problem("timer-arguments", message, occurrence.span, hint=f"{_FORM}; {_STREAM}")
     return rules.TimerItem(name, kind, name, Ticks(0), span), [problem]
 
@@ -223,7 +223,7 @@ def _unknown_timer(occurrence: Occurrence) -> Problem:
         f"unknown timer `{occurrence.name}`",
         occurrence.span,
         f"timers: {', '.join(sorted(rules.TIMERS))}",
-        hint or "only timers take a length of time; for an event, use a name here and a condition on that name",
+        hint or "only timers take a duration; for an event, use a name here and a condition on that name",
     )
 
 
@@ -231,12 +231,12 @@ def _length_problems(kind: str, length: Expr | Events) -> Iterator[Problem]:
     message, hint = "", ""
     match length:
         case Events():
-            message = "the length of a timer must be a length of time, not a number of events"
+            message = "the length of a timer must be a duration, not a number of events"
             hint = f"for example `{kind}(o, 6 hours)`"
         case Duration(size) if size < 0:
             message, hint = "the length of a timer must not be negative", _other_way(kind)
         case Literal(bool()):
-            message, hint = "the length of a timer must be a length of time", f"for example `{kind}(o, 6 hours)`"
+            message, hint = "the length of a timer must be a duration", f"for example `{kind}(o, 6 hours)`"
         case Literal(int(size)) if size < 0:
             message, hint = "the length of a timer must not be negative", _other_way(kind)
         case Literal(float()):
@@ -259,7 +259,7 @@ def _window(length: Expr | Events) -> Window:
             return Ticks(count, length.span)
         case Duration():
             return length
-    raise TypeError(f"{length!r} is not a length of time")
+    raise TypeError(f"{length!r} is not a duration")
 
 
 # --- Statements and items of rules

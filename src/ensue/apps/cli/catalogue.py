@@ -1,6 +1,6 @@
 """`ensue errors`: every error code with its explanation, an example and what that prints.
 
-The page docs/errors.md is the only source. A wheel has a copy of it beside `ensue`; a clone reads the page itself.
+The page docs/errors.md is the only source. A wheel has a copy of it in the package. A clone reads the page itself.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ PAGES = (PACKAGE / "errors.md", PACKAGE.parents[1] / "docs" / "errors.md")
 """The page in a wheel and in a clone."""
 
 WIDTH = 100
-"""Columns of the text; examples keep their own lines."""
+"""The width of the text. Lines of examples are not wrapped."""
 
 _SECTION = re.compile(r"^## (.+)$", re.MULTILINE)
 _CODE = re.compile(r"^### `([a-z-]+)`$", re.MULTILINE)

@@ -224,7 +224,7 @@ def _advice(shape: definition.Shape) -> str:
         case definition.TextOf(choices=()):
             return f"write {shape.expected}"
         case definition.Flag(only=True):
-            return "write `true`, or leave it out"
+            return "write `true`, or remove it"
         case definition.TextOf() | definition.Flag():
             return "write one of these values"
         case definition.Record(short=None, one_of=(_, *_) as names):
