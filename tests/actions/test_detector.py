@@ -77,7 +77,7 @@ def test_steps_tell_what_became_of_their_calls_and_of_late_rows() -> None:
     assert detector.watermark is None
     first = detector.advance(orders(), watermark=6)
     assert (first.deliveries.delivered, first.deliveries.retried, first.late.num_rows) == (1, 1, 0)
-    with pytest.warns(ensue.EnsueWarning, match="came at or before the watermark"):
+    with pytest.warns(ensue.EnsueWarning, match="at or before the watermark"):
         second = detector.finish(orders(range(2)))
     assert (second.deliveries.delivered, second.late.num_rows, detector.watermark) == (2, 3, 6)
 

@@ -84,7 +84,7 @@ def _once(parts: Sequence[pa.Table]) -> pa.Table:
 
 
 def _most_of_each(parts: Sequence[pa.Table]) -> list[pa.Table]:
-    """For each table, the rows of which no other table has more, and no earlier table the same number."""
+    """For each table, the rows that it has most often; if several tables have a row equally often, the first has it."""
     common = [name for name in parts[0].column_names if all(name in part.column_names for part in parts)]
     together = pa.concat_tables([part.select(common) for part in parts])
     codes, count = row_codes([one_chunk(together.column(name)) for name in common])
@@ -114,8 +114,8 @@ def snapshot(
     """The state as one row: a column for each input with the list of its kept events, separately for each stage.
 
     A query that monitors its traces has a column with the list of their records. `per_stream` tells whether batches
-    come as one table per stream; `schemas` are their columns, of which the machine knows only those that its queries
-    use. `text` is the text of the machine's queries, if it is known, because rendering many queries takes time.
+    come as one table per stream; `schemas` are their columns, while the machine knows only those that its queries use.
+    `text` is the text of the machine's queries, if it is known, because rendering many queries takes time.
     """
     shapes = {item.stream: item.table.schema for item in machine.inputs} | dict(schemas or {})
     columns: dict[str, pa.Array] = {}

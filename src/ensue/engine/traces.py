@@ -1,4 +1,4 @@
-"""Monitors traces while events are loaded: events of traces that cannot match any more are skipped, and their state is
+"""Monitors traces while events are loaded: events of traces that can no longer match are skipped, and their state is
 dropped.
 
 A query whose plan has a monitor keeps a record per trace: which of the monitored streams have occurred, and the

@@ -61,8 +61,8 @@ def read_probabilities(column: pa.ChunkedArray, name: str, label: str) -> Floats
         found = values[int(wrong[0])].as_py()
         raise SchemaError(
             "probability-value",
-            f"column `{name}` of the {label} has {found} in row {int(wrong[0])} (from 0), expected a probability"
-            + (f"; {len(wrong) - 1} more such rows" if len(wrong) > 1 else ""),
+            f"column `{name}` of the {label} has {found} in row {int(wrong[0])} (counted from 0), "
+            "expected a probability" + (f"; {len(wrong) - 1} more such rows" if len(wrong) > 1 else ""),
             "use numbers between 0 and 1; certain events have probability 1",
         )
     return numbers

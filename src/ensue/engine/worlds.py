@@ -258,7 +258,7 @@ WORLDS_AT_ONCE = 1 << 20
 
 _LIST_DECIDES = Problem(
     "uncertain-list",
-    "a condition on a list of uncertain events is not supported here",
+    "a condition on a list of uncertain events is not supported for the probability of any match",
     hint="remove the condition on the list, or use `ensue.detect` to get the probability of each match",
 )
 

@@ -67,7 +67,7 @@ class Limit(NamedTuple):
     def whole(self) -> int:
         """The limit as a non-strict one over whole numbers: `x < 5` is `x <= 4`.
 
-        Times lie within ±2**61, so a limit beyond ±FAR is clamped to it: it means the same, and adding it cannot
+        Times are within ±2**61, so a limit beyond ±FAR is clamped to it: it means the same, and adding it cannot
         overflow.
         """
         return max(-FAR, min(FAR, self.value - 1 if self.strict else self.value))

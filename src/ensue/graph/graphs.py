@@ -167,9 +167,9 @@ class Series:
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """The interval in which a forbidden or listed match must lie.
+    """The interval that a forbidden or listed match must be in.
 
-    `after` and `before` are the neighbours between which the match lies strictly. None is an edge of the whole match:
+    `after` and `before` are the neighbours that strictly enclose the match. None is an edge of the whole match:
     on the left, the window limits the scope at M.e - W; on the right, the scope ends at M.s + W if `trailing`,
     otherwise at M.e. `stated` are the bounds that an operator gives instead.
     """

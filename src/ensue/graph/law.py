@@ -48,7 +48,7 @@ class NeededVariable:
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """If all of `seen` and none of `unseen` have occurred, then by `proof` the needed events cannot come any more."""
+    """If all of `seen` and none of `unseen` have occurred, then by `proof` the needed events can no longer come."""
 
     seen: frozenset[Stream]
     unseen: frozenset[Stream]
@@ -164,7 +164,7 @@ class Law:
     def _blocked(
         self, needed: Sequence[NeededVariable], supports: Mapping[Stream, list[Support]]
     ) -> Iterator[tuple[Condition, bool]]:
-        """A required stream cannot come any more, because a stream has been seen after which it never comes."""
+        """A required stream can no longer come, because a stream has been seen after which it never comes."""
         wanted = {variable.stream for variable in needed}
         for prior in self.priors:
             stream = prior.earlier

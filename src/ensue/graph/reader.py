@@ -23,8 +23,8 @@ BEFORE = Limit(0, True)
 class Surroundings:
     """A NOT or a collection with its positive neighbours, searched outwards; None is an edge of the whole pattern.
 
-    If an operator defines where the item lies, `stated` returns the bounds for an extent of the item, and `needs` tells
-    which of its ends they compare.
+    If an operator defines the place of the item, `stated` returns the bounds for an extent of the item, and `needs`
+    tells which of its ends they compare.
     """
 
     item: Aside
@@ -77,7 +77,7 @@ class Parts:
 
 
 def extent_of(pattern: patterns.Pattern) -> Extent:
-    """The variables between which the interval of a chosen positive pattern lies."""
+    """The variables that can begin or end a chosen positive pattern."""
     match pattern:
         case patterns.Event():
             assert pattern.variable is not None

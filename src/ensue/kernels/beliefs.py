@@ -291,7 +291,7 @@ def one_of_those(x: Floats, y: Floats, model: Model, source: int, target: int) -
         moved = min(chosen[v] / possible, y[first + source])
         if moved > 0.0:
             mixing -= moved * np.log(moved)
-    # What lies at the source before the move is known by now, and so is its entropy.
+    # The variables at the source before the move are known here, and so is their entropy.
     known = cross_entropy(y, x) + np.log(possible) + mean_log_count(x, values, variables, source) / possible - mixing
     for v in range(variables):
         first = v * values

@@ -77,7 +77,7 @@ class _Box:
 
 @dataclass(frozen=True, slots=True)
 class _Bar:
-    """An item with a scope below the events: the columns after and before which it lies; None is an edge."""
+    """An item with a scope below the events: the columns that enclose it; None is an edge."""
 
     text: str
     colour: str
@@ -254,7 +254,7 @@ def _left_of(bar: _Bar, edges: Sequence[float]) -> float:
 
 
 def _between(scope: Scope, place: Mapping[Name, int], columns: int) -> tuple[int | None, int | None]:
-    """The columns between which a scope lies; a scope that an operator states covers all columns."""
+    """The columns that enclose a scope; a scope that an operator states covers all columns."""
     if scope.stated is not None:
         return None, None
     after = max((place[name] for name in scope.after.ends if name in place), default=None) if scope.after else None

@@ -37,7 +37,7 @@ class Side:
 class AbsencePlan:
     """How an absence is decided.
 
-    If `lower` and `upper` are given, by earliest completion: a forbidden match lies in the scope iff the earliest
+    If `lower` and `upper` are given, by earliest completion: a forbidden match is in the scope iff the earliest
     completion among those that start at or after `lower` is at or before `upper`. `chain` lists the variables of a
     forbidden sequence for which that needs no enumeration. Otherwise each match is checked separately, for the reason
     in `correlated`.
@@ -106,7 +106,7 @@ class Retention:
 
 @dataclass(frozen=True, slots=True)
 class Partner:
-    """A variable whose event must have come before that of another; its start lies within this distance from the
+    """A variable whose event must have come before that of another; its start is within this distance from the
     other's start.
 
     None: any distance.
@@ -140,7 +140,7 @@ class QueryPlan:
 
     streams: tuple[Stream, ...] = field(init=False, compare=False, repr=False)
     watched: tuple[Stream, ...] = field(init=False, compare=False, repr=False)
-    """The streams of which every event is needed, whatever its attributes."""
+    """The streams whose events are all needed, whatever their attributes."""
     all_streams: tuple[Stream, ...] = field(init=False, compare=False, repr=False)
     """The streams of the query and those that are only monitored."""
     uncertain: bool = field(init=False, compare=False, repr=False)

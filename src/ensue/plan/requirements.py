@@ -453,7 +453,7 @@ def is_point(name: Name, graph: Graph) -> bool:
 
 
 def _is_closed(absence: Absence, names: frozenset[Name]) -> bool:
-    """Whether the scope lies between events that have come."""
+    """Whether past events enclose the scope."""
     scope = absence.scope
     if scope.stated is not None or scope.after is None or scope.before is None:
         return False
