@@ -327,7 +327,7 @@ NAMES = {
         "render_window",
     ),
     "ensue.text.render_parts": ("render_measure",),
-    "ensue.text.reserved": ("RESERVED",),
+    "ensue.text.reserved_words": ("RESERVED",),
     "ensue.text.values": ("INT64_MAX", "INT64_MIN", "UNITS"),
 }
 """The names by module."""

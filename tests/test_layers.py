@@ -50,7 +50,7 @@ def test_contracts_are_kept() -> None:
     [
         ("errors.py", "import ensue.api", [DOWN]),
         ("errors.py", "import ensue", [DOWN]),
-        ("text/reserved.py", "import ensue.python", [DOWN]),
+        ("text/reserved_words.py", "import ensue.python", [DOWN]),
         ("kernels/ranges.py", "import ensue.errors", [DOWN]),
         ("plan/plans.py", "import ensue.kernels.ranges", [KERNELS]),
         ("plan/plans.py", "import ensue.kernels.warm_up", []),

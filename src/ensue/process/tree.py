@@ -27,7 +27,7 @@ from lark import Lark, Token, Tree, UnexpectedInput
 from lark.visitors import Transformer_NonRecursive
 
 from ensue.errors import Problem, QueryError, Source, Span
-from ensue.text.reserved import quote_word, unquote_name
+from ensue.text.reserved_words import quote_word, unquote_name
 
 MAXIMAL_DEPTH = 50
 """The maximum nesting depth of brackets in a workflow."""

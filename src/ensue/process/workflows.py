@@ -16,7 +16,7 @@ from ensue.process.exploration import Explorer, constraints_of, reduce_constrain
 from ensue.process.net import COMPLETE, Net, branch_problems, play_diagram, weave_net
 from ensue.process.soundness import soundness_problems
 from ensue.process.tree import Process, parse_process, render_process
-from ensue.text.reserved import quote_word
+from ensue.text.reserved_words import quote_word
 
 
 @dataclass(frozen=True, repr=False)

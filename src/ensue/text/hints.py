@@ -13,7 +13,7 @@ from itertools import takewhile
 from ensue.errors import Source, closest
 from ensue.nodes.patterns import OPERATORS
 from ensue.text.operands import FORMS, REPETITIONS, foreign_policy, operator_form
-from ensue.text.reserved import is_reserved, quote_name
+from ensue.text.reserved_words import is_reserved, quote_name
 from ensue.text.values import UNITS, shorten
 
 CLAUSES = ("WHERE", "PARTITION", "WITHIN", "MATCH", "CONSUME", "SHARE", "HAVING", "RETURN")

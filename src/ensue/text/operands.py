@@ -14,7 +14,7 @@ from ensue.errors import Problem, Span, counted, did_you_mean
 from ensue.nodes import patterns as pattern_nodes
 from ensue.nodes.constraints import Constraint, Ends, EndsWithin, Exclusive, Implies, Prior, Require
 from ensue.nodes.expressions import Duration
-from ensue.text.reserved import quote_name
+from ensue.text.reserved_words import quote_name
 
 PATTERN, DURATION, NUMBER = "a pattern", "a duration", "a number"
 _LETTERS = "xyz"

@@ -33,7 +33,7 @@ from ensue.text.render_parts import (
     render_state,
     render_window,
 )
-from ensue.text.reserved import quote_name, quote_query_name, render_stream, render_variable
+from ensue.text.reserved_words import quote_name, quote_query_name, render_stream, render_variable
 
 __all__ = [
     "render_constraint",

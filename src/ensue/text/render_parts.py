@@ -9,7 +9,7 @@ from ensue.expr.functions import FUNCTIONS
 from ensue.nodes import expressions as expression_nodes
 from ensue.nodes import rules, states
 from ensue.nodes.patterns import Events, Ticks, Window
-from ensue.text.reserved import quote_always, quote_name, quote_word, render_variable
+from ensue.text.reserved_words import quote_always, quote_name, quote_word, render_variable
 from ensue.text.values import render_duration, render_timestamp
 
 # --- Expressions and windows, with as few parentheses as possible

@@ -15,7 +15,7 @@ from ensue.nodes import rules
 from ensue.nodes.expressions import Binary, Call, Duration, Expr, Field, Literal, Unary, walk
 from ensue.nodes.patterns import Events, Ticks, Window
 from ensue.text.render_parts import render_expression
-from ensue.text.reserved import quote_name, read_name, unquote_name
+from ensue.text.reserved_words import quote_name, read_name, unquote_name
 from ensue.text.values import ValueRules, shorten
 
 if TYPE_CHECKING:

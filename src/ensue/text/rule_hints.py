@@ -7,7 +7,7 @@ from collections.abc import Callable
 from ensue.errors import closest
 from ensue.nodes.rules import RELATIONS
 from ensue.text.hints import Lexeme, Slip, item_of
-from ensue.text.reserved import is_reserved
+from ensue.text.reserved_words import is_reserved
 
 _ARROWS = ("<-", ":-")
 _STATEMENTS = ("RULE", "FACT", "TABLE", "STREAM", "ON", "PATTERN", "CONSTRAINT")

@@ -11,7 +11,7 @@ from ensue.nodes import states
 from ensue.nodes.expressions import Field, Literal
 from ensue.nodes.patterns import Window
 from ensue.text.render_parts import render_measure
-from ensue.text.reserved import unquote_name
+from ensue.text.reserved_words import unquote_name
 from ensue.text.values import LiteralError, ValueRules, read_real
 
 

@@ -10,7 +10,7 @@ from lark import UnexpectedInput
 
 from ensue.errors import Problem, QueryError, Source, Span, did_you_mean
 from ensue.text.hints import CLAUSES, CONSTRAINT_SLIPS, HABITS, OPERATOR_SLIPS, Lexeme, Slip
-from ensue.text.reserved import is_reserved, quote_name
+from ensue.text.reserved_words import is_reserved, quote_name
 from ensue.text.rule_hints import RULE_SLIPS
 from ensue.text.values import shorten, unit_hint
 

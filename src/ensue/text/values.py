@@ -13,7 +13,7 @@ from lark import Token
 from ensue.errors import Problem, Source, Span, did_you_mean
 from ensue.nodes import expressions
 from ensue.nodes.patterns import Events, Ticks
-from ensue.text.reserved import unquote_name
+from ensue.text.reserved_words import unquote_name
 
 INT64_MIN = -(2**63)
 INT64_MAX = 2**63 - 1

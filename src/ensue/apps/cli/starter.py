@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from ensue.apps.cli.files import as_time, format_of, read_sources
 from ensue.apps.cli.terminal import UsageError, messages, show
 from ensue.apps.pipelines import read_pipeline_text
-from ensue.text.reserved import quote_name, quote_stream, quote_word
+from ensue.text.reserved_words import quote_name, quote_stream, quote_word
 
 # --- The proposal: columns and a first pattern
 
