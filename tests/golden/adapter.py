@@ -134,11 +134,13 @@ def _run(question: Question) -> dict[str, Any]:
 def _steps(question: Question) -> list[Any]:
     """What a `Detector` gives in each step, restarted from a snapshot before every second step."""
     has_law = "CONSTRAINT" in question.program
+    program = question.stepped or question.program
+    if not ensue.parse(program).names:
+        # Without a pattern a `Detector` tracks STATEs, which `_tracked_steps` asks for; a batch refuses the program.
+        ensue.detect(_input(question), program, **_options(question))
 
     def detector() -> ensue.Detector:
-        return ensue.Detector(
-            question.stepped or question.program, **_options(question), match_id=question.match_id, violations=has_law
-        )
+        return ensue.Detector(program, **_options(question), match_id=question.match_id, violations=has_law)
 
     found: list[Any] = []
     now = detector()

@@ -157,7 +157,7 @@ def _said(error: Exception) -> str:
     if "error[" in text:
         # An error of Ensue in a worker: Spark adds text before it.
         text = text[text.rindex("error[") :]
-    return f"Spark failed: {text[:_LONGEST]}"
+    return f"Spark raised an error: {text[:_LONGEST]}"
 
 
 # --- JSON records from Kafka and text files: their columns, and records that cannot be read
