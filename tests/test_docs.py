@@ -280,3 +280,16 @@ def test_our_words_for_those_of_other_systems_are_right() -> None:
         elif not any(parses(before + code) for before in ("", "PATTERN ", "PATTERN SEQ(A a, B b) ")):
             wrong.append(f"coming-from.md:{number}: {code}")
     assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.parametrize("page", WRITTEN, ids=name_of)
+def test_prose_wraps_at_120_characters(page: Path) -> None:
+    """Tables and code are exempt; so is a line that is one word, such as a link."""
+    in_code = False
+    long = []
+    for number, line in enumerate(page.read_text(encoding="utf-8").split("\n"), start=1):
+        if line.lstrip().startswith("```"):
+            in_code = not in_code
+        elif not in_code and not line.lstrip().startswith("|") and len(line) > 120 and " " in line.strip():
+            long.append(f"{name_of(page)}:{number}")
+    assert long == []
