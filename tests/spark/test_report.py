@@ -70,7 +70,7 @@ def test_one_frame_for_each_stream_and_integer_time(spark: SparkSession) -> None
 
 def test_a_stream_is_refused(spark: SparkSession) -> None:
     rate = spark.readStream.format("rate").load()
-    with pytest.raises(ensue.SchemaError, match="the DataFrame is a stream"):
+    with pytest.raises(ensue.SchemaError, match=r"expected a static .batch. DataFrame, found a stream"):
         ensue.report({"A": rate}, "PATTERN SEQ(A a, A b) WITHIN 1 hour", time="timestamp")
 
 
@@ -87,7 +87,7 @@ sources:
     schema: t timestamp, type string, id long, amount double
 outputs:
   pair: console
-checkpoint: state
+checkpointLocation: state
 """
 
 

@@ -81,7 +81,7 @@ def test_many_people_are_kept_apart_and_it_is_said() -> None:
       ON Empty e: OBSERVE NOBODY IN y RELIABILITY 0.75
       ON Sign s: OBSERVE p0 IN y"""
     table = pa.table({"t": [1, 2, 3], "type": ["Left", "Left", "Sign"]})
-    with pytest.warns(ensue.EnsueNotice, match="kept apart"):
+    with pytest.warns(ensue.EnsueNotice, match="tracked separately"):
         found = ensue.beliefs.of(table, program, time="t", type="type")
     assert found.expected_count("y").column("expected").to_pylist() == [pytest.approx(1 + 29 * (2 / 30), abs=1e-3)]
     row = found.probability("p0 in y").to_pylist()[0]

@@ -42,9 +42,6 @@ from ensue.runtimes.spark.stream import (
 )
 from ensue.runtimes.spark.worker import Layout, spare_imports, struct_name
 
-CALLERS = 4
-"""Stack level of the user's line for the notice about settings."""
-
 LATE = "late: at or before the watermark"
 
 Answering = tuple[Callable[[Ask], DataFrame], list[bool], Any]
@@ -168,7 +165,7 @@ def _opened(
     require_pyspark()
     tracking, _ = open_states(empty_tables(events), questions, columns)
     inputs = frame_inputs(events, tracking.inputs)
-    advise(inputs[0].frame.sparkSession, streaming=inputs[0].frame.isStreaming, stacklevel=CALLERS)
+    advise(inputs[0].frame.sparkSession, streaming=inputs[0].frame.isStreaming)
     travelling = tuple(
         replace(entry.item, table=plain_schema(entry.item.table.schema).empty_table()) for entry in inputs
     )

@@ -37,9 +37,6 @@ from ensue.runtimes.spark.stream import matches_in, plan_stream
 from ensue.runtimes.spark.worker import Carrier, Layout, spare_imports
 from ensue.runtimes.tables import fixed_tables, together_schema
 
-CALLERS = 4
-"""Stack level of the user's line for the notice about settings."""
-
 
 @dataclass(frozen=True, slots=True)
 class SharedMatches:
@@ -115,7 +112,7 @@ def detect_frames(
             "read the history with `spark.read`; a stream returns the matches that complete after it starts",
         )
     options = period.within(options, planned.plans[0].catalog.time_type)
-    advise(inputs[0].frame.sparkSession, streaming=streaming, stacklevel=CALLERS)
+    advise(inputs[0].frame.sparkSession, streaming=streaming)
     if streaming:
         return match_stream(inputs, planned, options, emission)
     return match_batch(inputs, planned, options)
@@ -132,7 +129,7 @@ def frame_violations(
     planned = program_plans.plan_violations(empty_tables(events), statements, columns)
     inputs = frame_inputs(events, planned.inputs)
     streaming = inputs[0].frame.isStreaming
-    advise(inputs[0].frame.sparkSession, streaming=streaming, stacklevel=CALLERS)
+    advise(inputs[0].frame.sparkSession, streaming=streaming)
     if streaming:
         return match_stream(inputs, planned, Options(), emission).frames[0]
     return match_batch(inputs, planned, Options()).frames[0]
@@ -218,7 +215,7 @@ def any_match_of_frames(
             "`any_match` needs all events of a key, but the DataFrame is a stream",
             "read the DataFrame with `spark.read`; on a stream `ensue.detect` returns the probability of each match",
         )
-    advise(inputs[0].frame.sparkSession, stacklevel=CALLERS)
+    advise(inputs[0].frame.sparkSession)
     plans = all_plans(planned.derivations, planned.plans)
     layout = travelling(inputs, plans)
     schema = in_process(tables).schema

@@ -23,9 +23,6 @@ from ensue.runtimes.spark.session import advise
 from ensue.runtimes.spark.stream import DELAY
 from ensue.runtimes.spark.worker import spare_imports
 
-CALLERS = 4
-"""Stack level of the user's line for the notice about settings."""
-
 PREVIOUS_LABEL, NUMBER = "ensue:previous", "ensue:number"
 HOUR_MICROS = 3_600_000_000
 FIRST_WEEKDAY = 3
@@ -48,7 +45,7 @@ def count_frame(frame: DataFrame, reading: refinement.ContextColumns, limit: int
             "fitting needs a static (batch) DataFrame, but this one is a stream",
             "read the DataFrame with `spark.read`; `Refinement.apply` supports streams",
         )
-    advise(frame.sparkSession, stacklevel=CALLERS)
+    advise(frame.sparkSession)
     label = column(reading.label).cast("string")
     if reading.looks_back:
         frame = frame.withColumn(PREVIOUS_LABEL, _previous_label(frame, reading, label))

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ensue.errors import EnsueNotice
+from ensue.errors import EnsueNotice, warn
 from ensue.runtimes.spark.java import find_java, require_pyspark, starting
 
 if TYPE_CHECKING:
@@ -261,7 +261,7 @@ def _same_python(master: str, settings: Mapping[str, str]) -> Iterator[None]:
             os.environ["PYSPARK_PYTHON"] = before
 
 
-def advise(session: SparkSession, *, streaming: bool = False, stacklevel: int = 3) -> None:
+def advise(session: SparkSession, *, streaming: bool = False) -> None:
     """Show a notice once with settings that would make this session faster; none for a session of `spark_session`.
 
     The notice is an `ensue.EnsueNotice`: `warnings.simplefilter("ignore", ensue.EnsueNotice)` turns it off.
@@ -276,7 +276,7 @@ def advise(session: SparkSession, *, streaming: bool = False, stacklevel: int = 
     place = (_setting(session, "spark.app.id") or "", advice)
     if lines and place not in _advised:
         _advised.add(place)
-        warnings.warn(advice, EnsueNotice, stacklevel=stacklevel)
+        warn(advice, EnsueNotice)
 
 
 def _setting(session: SparkSession, key: str) -> str | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
@@ -17,7 +16,7 @@ from pyspark.sql.streaming.state import GroupState
 from pyspark.sql.types import StructType, TimestampType
 
 from ensue.engine.stage import needed_columns
-from ensue.errors import EnsueWarning, QueryError, SchemaError
+from ensue.errors import QueryError, SchemaError, warn
 from ensue.expr.kinds import NANOSECONDS_PER_UNIT
 from ensue.nodes.expressions import Duration
 from ensue.plan.derivations import Derivation, all_plans
@@ -49,8 +48,6 @@ LARGEST_PACK = 1_000_000
 NEVER_LATE = 9_200_000_000
 """A time in seconds since 1970 that no watermark reaches and that pandas can hold (the year 2261)."""
 
-UNBOUNDED_CALLERS = 6
-"""Stack level of the user's line in `ensue.detect` for the warning about unbounded state."""
 
 PACKED = "bucket int, source int, payload binary"
 FOUND = "output int, rows long, payload binary"
@@ -324,13 +321,13 @@ def warn_of_unbounded(plans: Iterable[QueryPlan]) -> None:
     for plan in plans:
         if plan.monitor is not None and not plan.monitor.bounded:
             message = "no constraint says when a trace ends, so the state of each trace is kept forever"
-            warnings.warn(f"{message}; add CONSTRAINT ENDS to bound it", EnsueWarning, stacklevel=UNBOUNDED_CALLERS)
+            warn(f"{message}; add CONSTRAINT ENDS to bound it")
             continue
         for stream, kept in reach_of_streams(plan):
             if not kept.bounded and plan.monitor is None:
                 events = f"events of `{stream}`"
                 message = f"{events} are kept forever, so the state grows without bound"
-                warnings.warn(f"{message}; add WITHIN to bound it", EnsueWarning, stacklevel=UNBOUNDED_CALLERS)
+                warn(f"{message}; add WITHIN to bound it")
                 break
 
 

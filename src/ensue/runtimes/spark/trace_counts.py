@@ -35,9 +35,6 @@ from ensue.runtimes.spark.pushdown import column
 from ensue.runtimes.spark.session import advise
 from ensue.runtimes.spark.worker import spare_imports
 
-CALLERS = 4
-"""Stack level of the user's line for the notice about settings."""
-
 PAIRS = pa.schema([("a", pa.int32()), ("b", pa.int32()), ("together", pa.int64()), ("ordered", pa.int64())])
 """Counts of pairs of streams that occur together, by the positions of the streams."""
 
@@ -54,7 +51,7 @@ def count_frames(
             "`ensue.process.mine` needs complete traces, but the DataFrame is a stream",
             "read the DataFrame with `spark.read`",
         )
-    advise(inputs[0].frame.sparkSession, stacklevel=CALLERS)
+    advise(inputs[0].frame.sparkSession)
     rows = reduce(DataFrame.unionByName, [_events(inputs, place, keys) for place in range(len(inputs))])
     counts = no_traces(_streams(inputs, rows))
     pairs = _spans(rows).mapInArrow(CountTask(counts.streams), spark_schema(PAIRS))
