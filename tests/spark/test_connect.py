@@ -102,8 +102,9 @@ class TestOwnSession:
     def test_needs_no_more_than_the_extra(self, own: dict[str, object]) -> None:
         packages = {canonicalize_name(name) for name in own["packages"]}  # type: ignore[attr-defined]
         assert {"pyspark", "pyarrow", "numba", "grpcio"} <= packages
-        # Spark Connect looks for a notebook in which it could show its progress, numba for scipy and joblib.
-        assert packages - of_project("connect") - of(["ipykernel", "scipy", "joblib"]) == set()
+        # Spark Connect looks for a notebook in which it could show its progress, numba for the others.
+        optional = of(["ipykernel", "scipy", "joblib", "cython", "colorama"])
+        assert packages - of_project("connect") - optional == set()
         assert "grpcio" in packages - of_project()
 
 
