@@ -49,7 +49,6 @@ def test_contracts_are_kept() -> None:
     ("module", "statement", "broken"),
     [
         ("errors.py", "import ensue.api", [DOWN]),
-        ("errors.py", "import ensue", [DOWN]),
         ("text/reserved_words.py", "import ensue.python", [DOWN]),
         ("kernels/ranges.py", "import ensue.errors", [DOWN]),
         ("plan/plans.py", "import ensue.kernels.ranges", [KERNELS]),
