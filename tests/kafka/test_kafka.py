@@ -70,7 +70,7 @@ def ids_of_matches() -> dict[str, int]:
             "id": [order for _, _, order in events],
         }
     )
-    found = ensue.run(QUERY, table, time="at", type="kind", match_id=True)["pair"]
+    found = ensue.run(table, QUERY, time="at", type="kind", match_id=True)["pair"]
     return {row["match_id"]: row["id"] for row in found.to_pylist()}
 
 
