@@ -103,7 +103,7 @@ class TestOwnSession:
         packages = {canonicalize_name(name) for name in own["packages"]}  # type: ignore[attr-defined]
         assert {"pyspark", "pyarrow", "numba", "grpcio"} <= packages
         # Spark Connect looks for a notebook in which it could show its progress, numba for the others.
-        optional = of(["ipykernel", "scipy", "joblib", "cython", "colorama"])
+        optional = of(["ipykernel", "scipy", "joblib"]) | {"cython", "colorama"}
         assert packages - of_project("connect") - optional == set()
         assert "grpcio" in packages - of_project()
 
