@@ -31,7 +31,7 @@ events = pa.table({"id": [1, 1, 2, 2, 2], "type": ["A", "B", "A", "B", "A"], "t"
 columns = {"time": "t", "type": "type", "partition_by": "id", "share": 0.1}
 spark = ensue.spark_session(master=sys.argv[1])
 assert type(spark).__module__.startswith("pyspark.sql.connect")
-assert ensue.process.mine(spark.createDataFrame(events), **columns) == ensue.mine(events, **columns)
+assert ensue.process.mine(spark.createDataFrame(events), **columns) == ensue.process.mine(events, **columns)
 """
 
 
