@@ -10,16 +10,20 @@ A file holds cases one after the other; lines that start with `#` are comments. 
     a=A1 b=B2
     a=A1 b=B2'
 
-Events, in the order of arrival, over as many lines as read well:
+Events, in the order of arrival, over as many lines as read well. The arrival decides nothing: of events at the same
+time, the name of the stream and then the columns decide, among which `event` has what is written.
     A1              an event of stream A at time 1
     A1'             another one of the same stream and time
     A3..6           from time 3 to 6; the table then has an end column
     Wash@10:05      a time of day (of 2024-01-01) or a date and time `2024-01-31T10:05`; `@` also parts `T2@5`
     B2(x=5, n='a')  with fields: integers, floats, nan, 'text', true, false, null; fields not written are null
+    B2(p=1.50d)     a decimal
+    B2(l=[1, null], u={name: 'x', age: 3}, m={'env': 'x'})  a list, a struct, a map (its keys are quoted)
     `a b`@3(`x.y`=1)  names that are no words stand in backticks, here and in the matches
 
 Where a query has several statements, all but the last declare streams, and the matches are those of the last.
-A title that ends in `[tables]` gives the events as one table per stream, with the fields that its own events have.
+A title with `[tables]` gives the events as one table per stream, with the fields that its own events have. A title with
+`[order n]` or `[order n, m]` says that these fields order the events at the same time.
 A program of rules may use tables that do not change: beside the events, each row on a line of its own,
     TABLE price(product='tea', amount=5)
 
@@ -39,15 +43,24 @@ Anything behind `  #` is a comment. A match without `@` is complete when its las
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from decimal import Decimal
 from functools import cache
 from pathlib import Path
 
 import pyarrow as pa
 
-FieldValue = bool | int | float | str | None
+
+class Map(dict):  # type: ignore[type-arg]
+    """The value of a map; that of a struct is a plain dictionary."""
+
+    def __hash__(self) -> int:  # type: ignore[override]
+        return hash(tuple(self.items()))
+
+
+FieldValue = bool | int | float | str | Decimal | tuple["FieldValue", ...] | dict[str, "FieldValue"] | None
 CASES = Path(__file__).parent / "cases"
 DAY = "2024-01-01"
 TIME_TYPE = pa.timestamp("us")
@@ -55,9 +68,10 @@ EPOCH = datetime(1970, 1, 1)
 
 _TIME = r"-?\d+(?:-\d\d-\d\dT)?(?:(?<=T)\d\d)?(?::\d\d)*(?:(?<=:\d\d)\.\d+)?"
 _QUOTED = r"`[^`]+`"
-_EVENT = re.compile(rf"({_QUOTED}|[A-Za-z_]\w*?)(@?)({_TIME})(?:\.\.({_TIME}))?('*)(?:\(([^()]*)\))?(?=\s|$)")
-_ROW = re.compile(r"^TABLE (\w+)\(([^()]*)\)[ ]*$", re.MULTILINE)
-_FIELD = re.compile(rf"({_QUOTED}|\w+)=('(?:[^']|'')*'|[^\s,]+)(?:,\s*|$)")
+_FIELDS = r"(?:'(?:[^']|'')*'|[^()'])*"
+_EVENT = re.compile(rf"({_QUOTED}|[A-Za-z_]\w*?)(@?)({_TIME})(?:\.\.({_TIME}))?('*)(?:\(({_FIELDS})\))?(?=\s|$)")
+_ROW = re.compile(rf"^TABLE (\w+)\(({_FIELDS})\)[ ]*$", re.MULTILINE)
+_TOKENS = re.compile(rf"\s*({_QUOTED}|'(?:[^']|'')*'|[\[\]{{}}=:,]|[^\s\[\]{{}}=:,]+)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +97,13 @@ class Case:
 
     @property
     def has_tables(self) -> bool:
-        return self.title.endswith("[tables]")
+        return "[tables]" in self.title
+
+    @property
+    def order(self) -> tuple[str, ...]:
+        """The fields that order the events at the same time."""
+        found = re.search(r"\[order ([^]]+)\]", self.title)
+        return () if found is None else tuple(name.strip() for name in found[1].split(","))
 
     @property
     def lines(self) -> list[str]:
@@ -195,19 +215,53 @@ def parse_events(text: str) -> tuple[CaseEvent, ...]:
 def _parse_fields(text: str | None) -> dict[str, FieldValue]:
     if not text:
         return {}
-    found = _FIELD.findall(text)
-    if sum(len(name) + len(value) for name, value in found) != len(re.sub(r"=|,\s*", "", text)):
-        raise ValueError(f"not a list of fields: {text!r}")
-    return {name.strip("`"): _parse_value(value) for name, value in found}
+    tokens = _TOKENS.findall(text)
+    fields: dict[str, FieldValue] = {}
+    while tokens:
+        name, equals = tokens.pop(0), tokens.pop(0)
+        if equals != "=":
+            raise ValueError(f"not a list of fields: {text!r}")
+        fields[name.strip("`")] = _parse_value(tokens)
+        if tokens and tokens.pop(0) != ",":
+            raise ValueError(f"not a list of fields: {text!r}")
+    return fields
 
 
-def _parse_value(text: str) -> FieldValue:
+def _parse_value(tokens: list[str]) -> FieldValue:
+    text = tokens.pop(0)
+    if text == "[":
+        return tuple(_parse_until("]", tokens))
+    if text == "{":
+        is_map = tokens[0].startswith("'")
+        pairs = [(key, value) for key, value in _parse_pairs(tokens)]
+        return Map(pairs) if is_map else dict(pairs)
     if text.startswith("'"):
         return text[1:-1].replace("''", "'")
     words: dict[str, FieldValue] = {"null": None, "true": True, "false": False}
     if text in words:
         return words[text]
+    if re.fullmatch(r"-?[\d.]+d", text):
+        return Decimal(text[:-1])
     return int(text) if re.fullmatch(r"-?\d+", text) else float(text)
+
+
+def _parse_until(end: str, tokens: list[str]) -> Iterator[FieldValue]:
+    while tokens[0] != end:
+        yield _parse_value(tokens)
+        if tokens[0] == ",":
+            tokens.pop(0)
+    tokens.pop(0)
+
+
+def _parse_pairs(tokens: list[str]) -> Iterator[tuple[str, FieldValue]]:
+    while tokens[0] != "}":
+        name, colon = tokens.pop(0), tokens.pop(0)
+        if colon != ":":
+            raise ValueError(f"not a field of a struct: {name}")
+        yield name.strip("'`"), _parse_value(tokens)
+        if tokens[0] == ",":
+            tokens.pop(0)
+    tokens.pop(0)
 
 
 def parse_time(text: str) -> int:
@@ -239,9 +293,21 @@ def events_table(case: Case, events: Sequence[CaseEvent], names: Sequence[str] |
     everything = case.parsed_events()
     owners = [event for event in everything if names is None or event.stream in names]
     for name in dict.fromkeys(name for event in owners for name in event.fields):
-        of_type = pa.array([event.fields.get(name) for event in owners]).type
-        columns[name] = pa.array([event.fields.get(name) for event in events], of_type)
+        of_type = type_of([event.fields.get(name) for event in owners])
+        columns[name] = pa.array([_for_arrow(event.fields.get(name)) for event in events], of_type)
     return pa.table(columns)
+
+
+def type_of(values: Sequence[FieldValue]) -> pa.DataType:
+    """The Arrow type of the values of a column."""
+    maps = [value for value in values if isinstance(value, Map)]
+    if maps:
+        return pa.map_(pa.string(), type_of([value for each in maps for value in each.values()]))
+    return pa.array(list(map(_for_arrow, values))).type
+
+
+def _for_arrow(value: FieldValue) -> object:
+    return list(value.items()) if isinstance(value, Map) else value
 
 
 def input_of(case: Case, events: Sequence[CaseEvent]) -> pa.Table | dict[str, pa.Table]:
@@ -320,6 +386,8 @@ def render_value(value: object) -> str:
             return {None: "null", True: "true", False: "false"}[value]
         case str():
             return f"'{value}'"
+        case dict():
+            return "{" + ", ".join(f"{name}: {render_value(part)}" for name, part in value.items()) + "}"
         case list() | tuple():
             return "[" + ", ".join(map(render_value, value)) + "]"
         case datetime():

@@ -5,15 +5,17 @@ from __future__ import annotations
 import math
 from functools import cache
 
-from case_files import Case, input_of, render_event, render_name, render_time, render_value
+from case_files import Case, CaseEvent, FieldValue, input_of, render_event, render_name, render_time, render_value
 from inside import Call, Event, Expr, PatternQuery, Statements, parse_statements, walk_pattern
 from inside import walk_expression as walk
+from oracle.functions import KNOWN
 from oracle.model import Bound, OracleEvent, OracleMatch
 from oracle.programs import program_matches
 from oracle.rules import derive
+from oracle.selections import with_selections
 from oracle.tree import AGGREGATES, LINEAGE, PREVIOUS, homes
 
-KNOWN_TO_ORACLE = {"abs", "coalesce", "greatest", "least", "length", "lower", "upper", *AGGREGATES, PREVIOUS, LINEAGE}
+KNOWN_TO_ORACLE = {*KNOWN, *AGGREGATES, PREVIOUS, LINEAGE, "span_start", "span_end"}
 NANOSECONDS_PER_TICK = 1000
 TIMES = ("time", "until")
 
@@ -40,7 +42,11 @@ def node_of(case: Case) -> PatternQuery:
 
 def is_in_reach(case: Case) -> bool:
     """Whether the oracle knows every function on which the matches depend."""
-    return all(knows(expr) for query in statements_of(case) for expr in conditions_of(query))
+    return all(knows(expr) for query in statements_of(case) for expr in conditions_of(query)) and all(
+        expr is None or knows(expr)
+        for selection in program_of(case).selections
+        for expr in (selection.where, *(column.expression for column in selection.returns))
+    )
 
 
 def can_show_columns(case: Case) -> bool:
@@ -67,11 +73,27 @@ def oracle_matches(case: Case) -> list[OracleMatch]:
 
 def events_of(case: Case) -> list[OracleEvent]:
     scale = scale_of(case)
-    return [
-        OracleEvent(number, event.stream, event.start * scale, event.end * scale, event.fields)
+    given = [
+        OracleEvent(
+            number,
+            event.stream,
+            event.start * scale,
+            event.end * scale,
+            {**event.fields, "event": event.label},
+            order=order_of(case, event),
+        )
         for number, event in enumerate(case.parsed_events())
         if event.start <= event.end
     ]
+    selections = program_of(case).selections
+    return with_selections(selections, given, case.has_tables) if selections else given
+
+
+def order_of(case: Case, event: CaseEvent) -> tuple[FieldValue, ...] | None:
+    """The values of the order columns; None if the table of the event has none."""
+    own = [other for other in case.parsed_events() if not case.has_tables or other.stream == event.stream]
+    has_order = case.order and all(any(name in other.fields for other in own) for name in case.order)
+    return tuple(event.fields.get(name) for name in case.order) if has_order else None
 
 
 def oracle_results(case: Case) -> list[str]:

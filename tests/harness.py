@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -69,8 +70,19 @@ def events_table(events: Sequence[OracleEvent]) -> pa.Table:
     return pa.table(columns)
 
 
-def input_of(events: Sequence[OracleEvent], intervals: bool) -> InputTable:
-    return InputTable(events_table(events), "time", "until" if intervals else None, type="type")
+def input_of(events: Sequence[OracleEvent], intervals: bool, order: tuple[str, ...] = ()) -> InputTable:
+    return InputTable(events_table(events), "time", "until" if intervals else None, type="type", order=order)
+
+
+ORDERS: tuple[tuple[str, ...], ...] = ((), (), ("y",), ("x", "y"), ("name",))
+"""Order columns; their values are often equal or null, so that ties remain."""
+
+
+def in_order(events: Sequence[OracleEvent], order: tuple[str, ...]) -> list[OracleEvent]:
+    """The events, ordered by some of their fields if they have the same time."""
+    if not order:
+        return list(events)
+    return [replace(event, order=tuple(event.fields.get(name) for name in order)) for event in events]
 
 
 def plan_for(query: PatternQuery, shape: InputTable) -> QueryPlan:

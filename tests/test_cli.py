@@ -17,7 +17,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet
 import pytest
-from typer import rich_utils
 from typer.testing import CliRunner, Result
 
 import ensue
@@ -205,6 +204,23 @@ def test_detect_reads_integer_time(folder: Path) -> None:
     result = ensue_command("detect", "ticks.ensue", "--events", "ticks.csv", *columns, "--format", "json")
     matches = json.loads(result.stdout)["pattern_1"]
     assert [(match["start"], match["end"]) for match in matches] == [(1, 3)]
+
+
+def test_order_of_events_at_the_same_time(folder: Path) -> None:
+    (folder / "ticks.ensue").write_text("PATTERN SEQ(A a, NOT C c, B b) WITHIN 5 RETURN b.n AS n")
+    (folder / "ticks.csv").write_text("t,type,day,n\n1,B,1,3\n1,C,1,2\n1,A,1,1\n2,A,1,1\n2,B,1,2\n2,C,1,3\n")
+    columns = ["--time", "t", "--type", "type", "--order", "day", "--order", "n"]
+    found = ensue_command("detect", "ticks.ensue", "--events", "ticks.csv", *columns, "--format", "json")
+    assert json.loads(found.stdout) == {"pattern_1": [{"n": 2}]}
+    why = ensue_command("why-not", "ticks.ensue", "--data", "ticks.csv", *columns, "--format", "json")
+    assert json.loads(why.stdout)["matches"] == 1
+    page = ensue_command("report", "ticks.ensue", "--events", "ticks.csv", *columns, "--format", "json")
+    assert json.loads(page.stdout)["matches"] == {"pattern_1": 1}
+    speed = ensue_command("bench", "ticks.ensue", "--events", "ticks.csv", *columns, "--runs", "1", "--format", "json")
+    assert json.loads(speed.stdout)[0]["matches"] == 1
+    wrong = ensue_command("detect", "ticks.ensue", "--events", "ticks.csv", *columns[:4], "--order", "dey")
+    assert "no table has a column `dey` for `order`" in wrong.stderr
+    assert "did you mean `day`?" in wrong.stderr
 
 
 def test_programs_with_declared_streams(folder: Path) -> None:
@@ -604,15 +620,13 @@ def test_interrupted(
 
 
 @pytest.mark.parametrize("arguments", [["detect"], ["detect", "--help"], ["detect", "--format", "xml"]])
-def test_colours(folder: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str]) -> None:
-    """What a terminal would see: escapes, and with NO_COLOR none."""
-    # Typer looks at the environment once in a process.
-    monkeypatch.setattr(rich_utils, "FORCE_TERMINAL", True)
-    monkeypatch.setattr(rich_utils, "COLOR_SYSTEM", "auto")
-    if len(arguments) == 1:
+def test_colours(folder: Path, arguments: list[str]) -> None:
+    """Tables have colours on a terminal; help, errors, and everything with NO_COLOR have none."""
+    is_table = len(arguments) == 1
+    if is_table:
         arguments = ["detect", "pair.ensue", "--events", "events.csv", "--time", "t", "--type", "type"]
     with_color = CliRunner().invoke(app, arguments, env={"FORCE_COLOR": "1", "NO_COLOR": ""})
-    assert "\x1b[" in with_color.output
+    assert ("\x1b[" in with_color.output) == is_table
     without = CliRunner().invoke(app, arguments, env={"FORCE_COLOR": "1", "NO_COLOR": "1"})
     assert "\x1b" not in without.output
     assert without.output

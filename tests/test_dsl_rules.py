@@ -33,7 +33,7 @@ ITEMS: list[tuple[Any, str]] = [
     (while_("w").collect(atom("shipped", "id").named("c")), "while w: collect c: shipped(id)"),
     (name("q") * 2 < 10, "q * 2 < 10"),
     (ORDER["s"] > var("s").e - 5, "o.s > s.e - 5"),
-    (ensue.fn.call("starts_with", name("p"), "a"), "starts_with(p, 'a')"),
+    (ensue.fn.call("startswith", name("p"), "a"), "startswith(p, 'a')"),
     ("o before s", "o before s"),
 ]
 ITEMS += [(getattr(ORDER, relation)(SHIPPED), f"o {relation} s") for relation in sorted(RELATIONS)]

@@ -661,7 +661,7 @@ def test_run_gives_each_pattern_its_table_in_the_kind_of_the_input(to_kind: Any)
     assert found.reports["pairs"].matches == 2
     assert found.reports["pattern_2"].matches == 2
     assert found.reports["pairs"].rows == 4
-    assert found.reports["pairs"].set_aside == {}
+    assert found.reports["pairs"].ignored == {}
 
 
 def test_run_over_tables_of_which_each_pattern_names_some(monkeypatch: pytest.MonkeyPatch) -> None:

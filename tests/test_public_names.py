@@ -21,12 +21,12 @@ import ensue
 VERBS = """detect detect_batches run start matching events explain why_not waiting justify violations any_match report
 parse stream_state spark_session"""
 VALUES = """Program Query Pattern Results Report Detector DetectorStep StreamHandle WhyNot Proof HtmlReport Events
-Limits"""
-BUILDERS = "event seq all_of any_of absent var rule"
+Limits Rows"""
+BUILDERS = "event seq all_of any_of absent var rule rows"
 ERRORS = "EnsueError QueryError SchemaError LimitError StateError SetupError EnsueWarning EnsueNotice"
 NAMESPACES = {
-    "fn": """Value avg call case count field first flatten last lineage list max min prev probability same stddev sum
-    value""",
+    "fn": """Value avg call case collect_set count count_distinct field first flatten last lineage list max min prev
+    probability same span_end span_start stddev sum value""",
     "ops": """any_event anyone aperiodic aperiodic_list both chain concurrent follows next_to not_follows not_precedes
     periodic periodic_list precedes prior_to relative simultaneous unless""",
     "rules": "RuleItem RuleStatement atom fact name on rule stream table timer together while_",
@@ -62,10 +62,19 @@ def test_names_of_a_namespace_can_be_imported() -> None:
 
 
 def test_a_name_that_is_not_there() -> None:
-    with pytest.raises(AttributeError, match="detectt"):
+    with pytest.raises(AttributeError, match=r"`detectt`; did you mean `ensue.detect`"):
         _ = ensue.detectt  # type: ignore[attr-defined]
-    with pytest.raises(AttributeError):
+    with pytest.raises(AttributeError, match=r"did you mean `ensue.fn.max`"):
         _ = ensue.max_  # type: ignore[attr-defined]
+    with pytest.raises(AttributeError, match=r"did you mean `ensue.ops.follows`"):
+        _ = ensue.follows  # type: ignore[attr-defined]
+    with pytest.raises(AttributeError, match=r"`help\(ensue\)` lists all names"):
+        _ = ensue.zzzzzz  # type: ignore[attr-defined]
+
+
+def test_importing_a_module_of_the_package_does_not_load_the_namespaces() -> None:
+    code = "import sys; from ensue import nodes; assert not {'numba', 'pyarrow'} & set(sys.modules)"
+    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 def test_importing_the_package_loads_no_compiler() -> None:
@@ -96,13 +105,14 @@ def test_events_come_first_and_the_query_second_everywhere() -> None:
     for name, function in functions().items():
         parameters = [*inspect.signature(function).parameters]
         assert not {"program", "sources", "limit", "queries"} & {*parameters}, name
+        assert "events" not in parameters[1:], f"{name}: `events` is the first argument, or something else"
         if "query" in parameters and name not in ("ensue.explain", "ensue.parse", "ensue.matching"):
             first = "detector" if name == "ensue.waiting" else "events"
             assert parameters[:2] == [first, "query"], name
 
 
 def test_methods_of_events_take_the_arguments_of_the_functions() -> None:
-    described = {"time", "type", "end", "probability", "alternatives", "tick"}
+    described = {"time", "type", "end", "order", "probability", "alternatives", "tick"}
     pairs = {"beliefs": ensue.beliefs.of, "track": ensue.beliefs.track, "mine": ensue.process.mine}
     pairs |= {
         name: getattr(ensue, name) for name in ["detect", "detect_batches", "run", "violations", "any_match", "justify"]
@@ -164,12 +174,13 @@ sys.argv = ["ensue", "--help"]
 try:
     main()
 except SystemExit:
-    loaded = {"numba", "numpy", "pandas", "pyarrow", "pyspark", "lark"} & set(sys.modules)
+    loaded = {"numba", "numpy", "pandas", "pyarrow", "pyspark", "lark", "rich"} & set(sys.modules)
     assert not loaded, loaded
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert "detect" in done.stdout
+    assert "..." not in done.stdout.replace("[ARGS]...", ""), "a first sentence of a command's help is too long"
 
 
 # --- Mistakes get help.
@@ -190,6 +201,48 @@ def test_swapped_arguments(query: Any) -> None:
         assert error.code == "swapped-arguments"
         assert "(events, query)" in error.hint
     assert refused(lambda: ensue.actions.act(query, EVENTS, {}, time="t")).code == "swapped-arguments"
+    assert refused(lambda: ensue.run(events=query, query=EVENTS, time="t")).code == "swapped-arguments"
+
+
+def test_a_detector_and_its_query_swapped() -> None:
+    detector = ensue.Detector(QUERY, time="t", type="type")
+    error = refused(lambda: ensue.waiting(QUERY, detector))
+    assert error.code == "not-a-query"
+    assert error.hint.endswith("`ensue.waiting(detector, query)`")
+
+
+@pytest.mark.parametrize(
+    ("call", "hint"),
+    [
+        (lambda: ensue.detect(EVENTS, QUERY, "t", "type"), "`ensue.detect(events, query, time=...)`"),
+        (
+            lambda: ensue.Detector(EVENTS, QUERY, time="t"),
+            "`ensue.Detector(query, ...).advance(events, watermark=...)`",
+        ),
+        (lambda: ensue.matching(EVENTS, QUERY, time="t"), "`df.transform(ensue.matching(query, ...))`"),
+        (lambda: ensue.events(EVENTS, time="t").detect(EVENTS, QUERY), "`ensue.Events.detect(query, limits=...)`"),
+    ],
+)
+def test_too_many_arguments_without_a_name(call: Callable[[], object], hint: str) -> None:
+    error = refused(call)
+    assert error.code == "too-many-arguments"
+    assert hint in error.hint
+
+
+@pytest.mark.parametrize(
+    ("given", "hint"),
+    [
+        ("orders.csv", "pandas.read_csv"),
+        (Path("orders.parquet"), "pandas.read_csv"),
+        ({"t": [1], "type": ["A"]}, "pyarrow.table(columns)"),
+        ([{"t": 1, "type": "A"}], "from_pylist(rows)"),
+        (None, "pass a table"),
+    ],
+)
+def test_events_that_are_not_a_table(given: Any, hint: str) -> None:
+    error = refused(lambda: ensue.detect(given, QUERY, time="t", type="type"))
+    assert error.code == "not-a-table"
+    assert hint in error.hint
 
 
 @pytest.mark.parametrize(
@@ -204,6 +257,11 @@ def test_swapped_arguments(query: Any) -> None:
         (lambda: ensue.events(EVENTS, time="t", typ="type"), "`type`"),
         (lambda: ensue.explain(QUERY, tiem="t"), "`time`"),
         (lambda: ensue.parse(QUERY, nam="x"), "`name`"),
+        (lambda: ensue.matching(QUERY, tiem="t"), "`time`"),
+        (lambda: ensue.actions.act(EVENTS, QUERY, {}, time="t", typ="type"), "`type`"),
+        (lambda: ensue.actions.act(EVENTS, QUERY, {}, time="t", triger={}), "`trigger`"),
+        (lambda: ensue.events(EVENTS, time="t", type="type").detect(QUERY, limit=5), "`limits`"),
+        (lambda: ensue.Detector(QUERY, time="t", type="type").advance(EVENTS, watermrk=5), "`watermark`"),
     ],
 )
 def test_a_misspelt_keyword(call: Callable[[], object], guess: str) -> None:
@@ -226,9 +284,12 @@ def test_the_signatures_are_those_of_the_functions() -> None:
 
 def test_a_file_name_as_a_query() -> None:
     for call in (ensue.parse, ensue.explain, lambda query: ensue.detect(EVENTS, query, time="t")):
-        error = refused(lambda call=call: call("rules/fraud.ensue"))
-        assert error.code == "file-name"
-        assert error.hint == 'pass `pathlib.Path("rules/fraud.ensue")`'
+        for file in ("rules/fraud.ensue", "my rules.ensue", "fraud.txt", "./fraud", "/srv/fraud.sql"):
+            error = refused(lambda call=call, file=file: call(file))
+            assert error.code == "file-name"
+            assert error.hint == f'pass `pathlib.Path("{file}")`'
+    for text in ("fraud", "PATTERN A a WHERE a.", "SELECT a.b"):
+        assert refused(lambda text=text: ensue.parse(text)).code == "syntax"
     assert ensue.parse("PATTERN A a RETURN a.ensue").names == ("pattern_1",)
 
 
@@ -272,6 +333,10 @@ def test_a_column_that_does_not_exist() -> None:
     error = refused(lambda: ensue.detect(EVENTS.rename_columns(["time", "type", "k"]), QUERY, time="tme", type="type"))
     assert error.code == "no-such-column"
     assert error.hint == "did you mean `time`?"
+    error = refused(
+        lambda: ensue.detect({"A": EVENTS, "B": EVENTS.rename_columns(["at", "type", "k"])}, QUERY, time="t")
+    )
+    assert error.hint.endswith('pass a mapping: `time={"B": "...", ...}`')
     error = refused(lambda: ensue.events(EVENTS, time="t", type="typ"))
     assert error.code == "no-such-column"
     assert error.hint == "did you mean `type`?"
@@ -345,6 +410,20 @@ def test_results_show_names_rows_and_columns() -> None:
     assert repr(found) == "Results of 2 patterns\n  p: 1 row, columns x\n  q: 1 row, columns start, end, b"
     assert "<th>p</th><td>1 row, columns x</td>" in found._repr_html_()
     assert repr(ensue.run(EVENTS.to_pandas(), QUERY, time="t", type="type")).startswith("Results of 1 pattern\n")
+    with pytest.raises(KeyError, match="unknown pattern 'r'; available: p, q"):
+        _ = found["r"]
+    assert found.get("r") is None
+
+
+def test_programs_and_detectors_show_themselves() -> None:
+    assert repr(ensue.parse("PATTERN SEQ(A a, B b)")) == 'Program("PATTERN SEQ(A a, B b);")'
+    detector = ensue.Detector(QUERY, time="t", type="type")
+    assert repr(detector) == "<Detector: no events yet>"
+    step = detector.advance(EVENTS, watermark=1)
+    assert (
+        repr(step) == "DetectorStep\n  matches: 0 rows, columns k, start, end, a, b\n  late: 0 rows, columns t, type, k"
+    )
+    assert repr(detector) == "<Detector: 2 rows read, 2 kept events, watermark=1>"
 
 
 def test_texts_are_shown_as_they_are() -> None:

@@ -103,6 +103,7 @@ def test_installed_wheel(wheel: Path, minor: int, tmp_path: Path) -> None:
     version = run(python, "-c", ALONE, cwd=tmp_path).strip()
     assert version in wheel.name
     assert version in run(python.with_name("ensue"), "--version", cwd=tmp_path)
+    assert "WITHIN" in run(python.with_name("ensue"), "errors", "open-scope", cwd=tmp_path)
     run(python, *install, *pinned, f"ensue[{','.join(EXTRAS)}] @ {wheel.as_uri()}", cwd=tmp_path)
     run(python, "-c", WITH_EXTRAS, cwd=tmp_path)
     run(python, "-m", "pip", "check", cwd=tmp_path)

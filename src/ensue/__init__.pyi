@@ -43,6 +43,8 @@ from .python.patterns import all_of as all_of
 from .python.patterns import any_of as any_of
 from .python.patterns import event as event
 from .python.patterns import seq as seq
+from .python.rows import Rows as Rows
+from .python.rows import rows as rows
 from .python.values import var as var
 from .rules import rule as rule
 from .runtimes.spark.handle import StreamHandle as StreamHandle

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from html import escape
 from typing import TYPE_CHECKING, Any
@@ -18,17 +18,17 @@ from ensue.engine.events import stream_codes
 from ensue.engine.machine import Batch, Machine, Step, compile_plan
 from ensue.engine.output import key_column_of, render_in_batches
 from ensue.engine.rows import MatchChunk
-from ensue.engine.sources import EventSource, Report, load_sources
+from ensue.engine.sources import EventSource, Report, Tie, load_sources
 from ensue.engine.stage import Collect, Member, ordered
 from ensue.engine.traces import WatchedEvents
-from ensue.errors import LimitError, QueryError, SchemaError, citing, closest, counted, warn
+from ensue.errors import EnsueNotice, LimitError, QueryError, SchemaError, citing, closest, counted, warn
 from ensue.graph.bounds import TimeScale
 from ensue.kernels.warm_up import compile_missing
 from ensue.lower.phases import LoweredProgram, lower
 from ensue.nodes.names import AnyEvent, Stream
 from ensue.nodes.patterns import Events
 from ensue.plan.derivations import all_plans
-from ensue.plan.inputs import InputTable, with_rows
+from ensue.plan.inputs import InputTable, raw_types, with_rows
 from ensue.plan.partial import eager_constraint_problems, eager_problems
 from ensue.plan.planner import with_lists
 from ensue.plan.plans import DEFAULT_LIMITS, NO_LIMITS, Limits, Options, QueryPlan
@@ -37,6 +37,7 @@ from ensue.plan.program_plans import (
     Columns,
     Emission,
     FixedTables,
+    OrderColumns,
     ProgramPlan,
     plan_queries,
     plan_violations,
@@ -81,6 +82,8 @@ class Results(Mapping[str, Any]):
         self._together = together
 
     def __getitem__(self, name: str) -> Any:
+        if name not in self._places:
+            raise KeyError(f"unknown pattern {name!r}; available: {', '.join(self._places)}")
         return self._tables[self._places[name]]
 
     def __iter__(self) -> Iterator[str]:
@@ -126,6 +129,7 @@ def detect(
     time: ColumnNames | None = None,
     type: str | None = None,
     end: ColumnNames | None = None,
+    order: OrderColumns | None = None,
     probability: str | None = None,
     alternatives: str | None = None,
     limits: Limits = DEFAULT_LIMITS,
@@ -165,7 +169,7 @@ def detect(
     [{'id': 7, 'at': 4}]
     """
     statements = single_statement(query, constraints)
-    source = described(events, time, type, end, probability, alternatives, tick=tick, tables=tables)
+    source = described(events, time, type, end, order, probability, alternatives, tick=tick, tables=tables)
     options, eager = Options(limit=match_limit(limits)), emit != "complete" and checked_emit(emit, statements)
     fixed, period = fixed_tables(source.tables, statements, source.offered), Period(since, until)
     if are_frames(source.table):
@@ -187,6 +191,7 @@ def detect_batches(
     time: ColumnNames | None = None,
     type: str | None = None,
     end: ColumnNames | None = None,
+    order: OrderColumns | None = None,
     probability: str | None = None,
     alternatives: str | None = None,
     limits: Limits = NO_LIMITS,
@@ -199,7 +204,7 @@ def detect_batches(
     """Yield the matches as Arrow record batches as they are found, in no particular order, in bounded memory."""
     options, period = Options(limit=match_limit(limits)), Period(since, until)
     statements = single_statement(query, constraints)
-    source = described(events, time, type, end, probability, alternatives, tables=tables)
+    source = described(events, time, type, end, order, probability, alternatives, tables=tables)
     fixed = fixed_tables(source.tables, statements, source.offered)
     loaded = load_tables(source.table, statements, source.columns, match_id, fixed, options, period)
     step = loaded.run(_in_batches)
@@ -223,6 +228,7 @@ def run(
     time: ColumnNames | None = None,
     type: str | None = None,
     end: ColumnNames | None = None,
+    order: OrderColumns | None = None,
     probability: str | None = None,
     alternatives: str | None = None,
     limits: Limits = DEFAULT_LIMITS,
@@ -247,7 +253,7 @@ def run(
     """
     statements = program_statements(query, constraints)
     names = Program(statements).names
-    source = described(events, time, type, end, probability, alternatives, tick=tick, tables=tables)
+    source = described(events, time, type, end, order, probability, alternatives, tick=tick, tables=tables)
     options, eager = Options(limit=match_limit(limits)), emit != "complete" and checked_emit(emit, statements)
     fixed, period = fixed_tables(source.tables, statements, source.offered), Period(since, until)
     if are_frames(source.table):
@@ -429,7 +435,7 @@ def _warn_of_names(
 
     Unless they are `alone`, the query has other streams, which other tables may contain.
     """
-    counts = pc.value_counts(item.table.column(item.type)).to_pylist()
+    counts = pc.value_counts(item.table.column(item.type).cast(pa.string())).to_pylist()
     by_frequency = sorted(counts, key=lambda entry: -entry["counts"])
     present = [str(entry["values"]) for entry in by_frequency if entry["values"] is not None]
     named = tuple(name for name in streams if not isinstance(name, AnyEvent))
@@ -444,10 +450,12 @@ def _warn_of_names(
         warn(message)
 
 
-def warn_set_aside(report: Report) -> None:
-    """Warn about ignored rows, so that no row is lost silently."""
-    for reason, rows in report.set_aside.items():
+def warn_set_aside(report: Report, told: Collection[Tie] = ()) -> None:
+    """Warn about ignored rows, so that no row is lost silently, and about ties that have not been told before."""
+    for reason, rows in report.ignored.items():
         warn(f"{counted(rows, 'row', 'rows')} ignored: {reason}")
+    for words in report.tie_words(told) if report.ties else ():
+        warn(words, EnsueNotice)
 
 
 # --- `ensue.any_match`
@@ -461,6 +469,7 @@ def any_match(
     time: ColumnNames | None = None,
     type: str | None = None,
     end: ColumnNames | None = None,
+    order: OrderColumns | None = None,
     probability: str | None = None,
     alternatives: str | None = None,
     window: WindowLike | None = None,
@@ -484,7 +493,7 @@ def any_match(
     """
     _check_numbers(most_nodes, samples)
     statements = single_statement(query)
-    source = described(events, time, type, end, probability, alternatives, tables=tables)
+    source = described(events, time, type, end, order, probability, alternatives, tables=tables)
     columns, fixed = source.columns, fixed_tables(source.tables, statements, source.offered)
     if are_frames(source.table):
         from ensue.runtimes.spark.detection import any_match_of_frames
@@ -563,7 +572,7 @@ def _table(
 def _key_values(chunks: Sequence[MatchChunk], name: str, rows: np.ndarray, loaded: LoadedProgram) -> pa.Array:
     plan = loaded.planned.plans[0]
     if not chunks:
-        schema = loaded.planned.inputs[0].table.schema
-        return pa.nulls(0, schema.field(name).type if name in schema.names else plan.catalog.time_type)
+        of_streams = raw_types(plan, loaded.planned.inputs).values()
+        return pa.nulls(0, next((types[name] for types in of_streams if name in types), plan.catalog.time_type))
     parts = [key_column_of(chunk, name, plan.catalog) for chunk in chunks]
     return pa.chunked_array(parts).combine_chunks().take(pa.array(rows))

@@ -11,8 +11,8 @@ import pyarrow as pa
 
 from ensue.arguments import helpful
 from ensue.check.state_problems import state_of
-from ensue.engine.belief.answers import Ask, Known
-from ensue.engine.belief.follower import REASON, SetAside
+from ensue.engine.belief.answers import Ask, KnownBeliefs
+from ensue.engine.belief.follower import REASON, IgnoredRows
 from ensue.engine.machine import State as MachineState
 from ensue.errors import EnsueNotice, Problem, QueryError, Source, counted, warn
 from ensue.kernels.warm_up import warm_up_beliefs
@@ -28,7 +28,7 @@ from ensue.nodes.states import (
     StateStatement,
 )
 from ensue.plan.inputs import InputTable
-from ensue.plan.program_plans import ColumnNames, Columns
+from ensue.plan.program_plans import ColumnNames, Columns, OrderColumns
 from ensue.plan.states import LARGEST_JOINT, StateQuestions, state_questions
 from ensue.programs import QueryLike, written_statements
 from ensue.python.state import State, state
@@ -51,7 +51,7 @@ class Beliefs:
     """The beliefs about the states of a program, one distribution per key; each question returns a table.
 
     Conditions are texts such as `"alice in kitchen and not bob in kitchen"`, `"anyone in (kitchen, den)"`,
-    `"nobody in bath"` and `"count(living) >= 2"`. `set_aside` are the ignored events, with the reason.
+    `"nobody in bath"` and `"count(living) >= 2"`. `ignored` are the ignored events, with the reason.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class Beliefs:
         states: Sequence[StateStatement],
         answer: Callable[[Ask], Any],
         exact: Sequence[bool],
-        set_aside: Any = None,
+        ignored: Any = None,
         given: StateCondition | None = None,
         chosen: int | None = None,
     ) -> None:
@@ -68,7 +68,7 @@ class Beliefs:
         self._exact = tuple(exact)
         self._given = given
         self._chosen = chosen
-        self.set_aside = set_aside
+        self.ignored = ignored
 
     def __repr__(self) -> str:
         chosen = self._states if self._chosen is None else (self._states[self._chosen],)
@@ -161,7 +161,7 @@ class Beliefs:
         return self._ask(self._only("errors"), "errors")
 
     def _with(self, given: StateCondition | None, chosen: int | None) -> Beliefs:
-        return Beliefs(self._states, self._answer, self._exact, self.set_aside, given, chosen)
+        return Beliefs(self._states, self._answer, self._exact, self.ignored, given, chosen)
 
     def _ask(self, number: int, what: str, *arguments: Any) -> Any:
         return self._answer(Ask(number, what, arguments, self._given))
@@ -205,6 +205,7 @@ def of(
     *,
     time: ColumnNames | None = None,
     type: str | None = None,
+    order: OrderColumns | None = None,
     at: Any = None,
     policy: str = "error",
     probability: str | None = None,
@@ -214,9 +215,9 @@ def of(
 
     With `at`, return the beliefs at a past time, after the events of that time, for every key known by then; or at each
     row of a table with the key and time columns. `policy` selects how to treat an event that contradicts the beliefs:
-    "error", "skip" or "reset". `probability` is the column with the probability that an event happened. A joint
-    distribution of more than `largest_joint` numbers is not kept: each variable is then tracked separately, and results
-    have the lost information.
+    "error", "skip" or "reset". `order` are the columns that order events at the same time. `probability` is the column
+    with the probability that an event happened. A joint distribution of more than `largest_joint` numbers is not kept:
+    each variable is then tracked separately, and results have the lost information.
 
     >>> table = pa.table({"t": [1, 2], "type": ["Seen", "Moved"], "room": ["den", None]})
     >>> program = '''STATE location OF alice IN (den, bath)
@@ -225,8 +226,9 @@ def of(
     >>> of(table, program, time="t", type="type", at=1).marginal("alice").to_pylist()
     [{'value': 'den', 'probability': 0.9}, {'value': 'bath', 'probability': 0.09999999999999998}]
     """
-    statements, source = written_statements(query), described(events, time, type, probability=probability)
-    columns = Columns(source.columns.time, source.columns.type)
+    statements = written_statements(query)
+    source = described(events, time, type, order=order, probability=probability)
+    columns = Columns(source.columns.time, source.columns.type, order=source.columns.order)
     questions = state_questions(
         statements, policy=policy, probability=source.columns.probability, largest_joint=largest_joint
     )
@@ -240,12 +242,12 @@ def of(
     warm_up_beliefs()
     if at is not None and _is_table(at):
         past = tracking.known_at(rows, at)
-        known, aside = past.known, past.set_aside
+        known, aside = past.known, past.ignored
     else:
         until = None if at is None else ticks_of(at, tracking.time_type)
         step = tracking.step(tracking.machine.start(), rows, until)
         assert step.told is not None
-        known, aside = tracking.known(step.state, until), step.told.set_aside
+        known, aside = tracking.known(step.state, until), step.told.ignored
     _warn(aside, tracking)
     return _beliefs(known, kind, tracking, aside.tables, isinstance(tables, Mapping))
 
@@ -255,7 +257,7 @@ def _is_table(at: Any) -> bool:
 
 
 def _beliefs(
-    known: Sequence[Known], kind: TableKind, tracking: BeliefMachine, aside: Sequence[pa.Table], named: bool
+    known: Sequence[KnownBeliefs], kind: TableKind, tracking: BeliefMachine, aside: Sequence[pa.Table], named: bool
 ) -> Beliefs:
     def answer(ask: Ask) -> Any:
         return kind.from_arrow(known[ask.state].answer(ask))
@@ -270,18 +272,18 @@ def by_stream(tables: Sequence[pa.Table], inputs: Sequence[InputTable], kind: Ta
     return given if named else next(iter(given.values()))
 
 
-def warn_ignored(aside: SetAside) -> None:
+def warn_ignored(aside: IgnoredRows) -> None:
     """Warn about the rows that a state ignored or that reset it, so that no row is lost silently."""
     for reason, rows in aside.counts.items():
         warn(f"{counted(rows, 'row', 'rows')} {reason}")
 
 
-def _warn(aside: SetAside, tracking: BeliefMachine) -> None:
+def _warn(aside: IgnoredRows, tracking: BeliefMachine) -> None:
     warn_ignored(aside)
     for plan in tracking.plans:
         if not plan.exact:
             said = f"state `{plan.statement.name}` is too large, so its variables are tracked separately"
-            warn(f"{said}; column `error` has the lost information, a larger `largest_joint` avoids it", EnsueNotice)
+            warn(f"{said}; column `error` says how much this loses. A larger `largest_joint` avoids it", EnsueNotice)
 
 
 @helpful
@@ -292,6 +294,7 @@ def track(
     *,
     time: ColumnNames | None = None,
     type: str | None = None,
+    order: OrderColumns | None = None,
     before: bool = False,
     reason: str | None = None,
     policy: str = "error",
@@ -311,8 +314,10 @@ def track(
     >>> track(table, program, {"home": "E(count(home))"}, time="t", type="type").column("home").to_pylist()
     [1.0, 0.0]
     """
-    statements, source = written_statements(query), described(events, time, type, probability=probability, tick=tick)
-    columns, probability = Columns(source.columns.time, source.columns.type), source.columns.probability
+    statements = written_statements(query)
+    source = described(events, time, type, order=order, probability=probability, tick=tick)
+    own = source.columns
+    columns, probability = Columns(own.time, own.type, order=own.order), own.probability
     questions = state_questions(statements, measures, before, policy, probability, reason, largest_joint)
     if are_frames(source.table):
         from ensue.runtimes.spark.belief_tasks import track_frames
@@ -323,7 +328,7 @@ def track(
     warm_up_beliefs()
     told = tracking.run(rows).told
     assert told is not None
-    _warn(told.set_aside, tracking)
+    _warn(told.ignored, tracking)
     return by_stream(told.rows, tracking.inputs, kind, isinstance(tables, Mapping))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any, TypeAlias
 
 import pyarrow as pa
@@ -19,7 +19,7 @@ from ensue.engine.belief.follower import BeliefAnswers
 from ensue.engine.machine import Machine, State, compile_plan
 from ensue.engine.pushed_rows import PushedRows
 from ensue.engine.snapshot import kept_derived, kept_events, read_header, restore, saved_schemas, snapshot
-from ensue.engine.sources import Mask, Report
+from ensue.engine.sources import Mask, Report, Tie
 from ensue.errors import SchemaError, StateError, counted, warn
 from ensue.kernels.warm_up import compile_missing
 from ensue.lower.phases import CheckedProgram, LoweredProgram, lower
@@ -27,7 +27,7 @@ from ensue.nodes.names import Stream
 from ensue.nodes.states import Measure
 from ensue.plan.inputs import InputTable
 from ensue.plan.plans import DEFAULT_LIMITS, Limits, Options
-from ensue.plan.program_plans import ColumnNames, Columns, plan_queries, with_violations
+from ensue.plan.program_plans import ColumnNames, Columns, OrderColumns, plan_queries, with_violations
 from ensue.plan.states import StateQuestions, refuse_ahead, refuse_ends
 from ensue.programs import (
     Program,
@@ -41,7 +41,7 @@ from ensue.programs import (
 )
 from ensue.runtimes.local_beliefs import BeliefMachine, open_states
 from ensue.runtimes.moments import ticks_of
-from ensue.runtimes.tables import ARROW, arrow_tables, conform, fixed_tables, learn_types
+from ensue.runtimes.tables import ARROW, arrow_tables, conform, fixed_tables, learn_types, shape_in_words
 
 Batch: TypeAlias = "dict[Stream | None, pa.Table]"
 """The tables of one step by stream. None is the only table, with all streams."""
@@ -53,8 +53,8 @@ class DetectorStep:
 
     `matches` are the matches that completed. `late` are the rows that came at or before the watermark. `violations` are
     the traces that broke a constraint. `deliveries` counts what became of the calls of actions. `tracked` are the
-    events that the watermark has reached, with a column for each measure; `set_aside` are those of them that a STATE
-    ignored, with the reason. `late`, `tracked` and `set_aside` are one table, or one table per stream, as the batches.
+    events that the watermark has reached, with a column for each measure; `ignored` are those of them that a STATE
+    ignored, with the reason. `late`, `tracked` and `ignored` are one table, or one table per stream, as the batches.
     """
 
     matches: Any
@@ -62,7 +62,18 @@ class DetectorStep:
     violations: Any = None
     deliveries: Deliveries | None = None
     tracked: Any = None
-    set_aside: Any = None
+    ignored: Any = None
+
+    def __repr__(self) -> str:
+        parts = ((field.name, getattr(self, field.name)) for field in fields(self))
+        return "DetectorStep" + "".join(f"\n  {name}: {_shown(part)}" for name, part in parts if part is not None)
+
+
+def _shown(part: Any) -> str:
+    """A part of a step in one line: the rows and columns of tables, the counts of deliveries."""
+    if isinstance(part, Mapping):
+        return "; ".join(f"{stream}: {shape_in_words(table)}" for stream, table in part.items())
+    return repr(part) if isinstance(part, Deliveries) else shape_in_words(part)
 
 
 class Detector:
@@ -115,6 +126,7 @@ class Detector:
         time: ColumnNames,
         type: str | None = None,
         end: ColumnNames | None = None,
+        order: OrderColumns | None = None,
         probability: str | None = None,
         alternatives: str | None = None,
         limits: Limits = DEFAULT_LIMITS,
@@ -140,7 +152,7 @@ class Detector:
         if self._statements is not None:
             refuse_ahead(self._statements, end)
         self._fixed = {} if self._statements is None else fixed_tables(tables, self._statements)
-        self._columns = Columns(time, type, end, probability, alternatives)
+        self._columns = Columns(time, type, end, probability, alternatives, order)
         self._match_id = match_id
         self._violations = violations
         self._options = Options(limit=match_limit(limits))
@@ -151,7 +163,15 @@ class Detector:
         self._kind = ARROW
         self._finished = False
         self._warned_of_late_rows = False
+        self._told_ties: set[Tie] = set()
         self._pushed: PushedRows | None = None
+
+    def __repr__(self) -> str:
+        state = self._state
+        if state is None:
+            return "<Detector: no events yet>"
+        kept = counted(self.kept_rows, "kept event", "kept events")
+        return f"<Detector: {counted(self.report.rows, 'row', 'rows')} read, {kept}, watermark={self.watermark}>"
 
     @property
     def report(self) -> Report:
@@ -201,6 +221,7 @@ class Detector:
             return tables[0]
         return {item.stream: table for item, table in zip(self._machine.inputs, tables, strict=True)}
 
+    @helpful
     def advance(self, events: Any = None, *, watermark: Any) -> DetectorStep:
         """Processes a batch (a table, a mapping of streams to tables, or None) and advances the watermark.
 
@@ -255,7 +276,7 @@ class Detector:
         [{'probability': 1.0}]
         """
         if self._machine is None or self._state is None:
-            raise StateError("no-state", "nothing has been read yet, so nothing is believed", "advance first")
+            raise StateError("no-state", "the detector has not read any events yet", "call `advance` first")
         if self._machine.states is None:
             hint = "pass `measures`, which may be empty: `measures={}`"
             raise StateError("no-state", "this detector tracks no STATE", hint)
@@ -391,16 +412,17 @@ class Detector:
         asked = self._machine.states.questions
         others = [column.name for column in asked.columns if column.name not in (asked.measured or ())]
         rows = [table.drop_columns(others) for table in told.rows]
-        return self._given(rows, self._machine.inputs), self._given(told.set_aside.tables, self._machine.inputs)
+        return self._given(rows, self._machine.inputs), self._given(told.ignored.tables, self._machine.inputs)
 
     def _given(self, tables: Sequence[pa.Table], inputs: Sequence[InputTable]) -> Any:
         return by_stream(tables, inputs, self._kind, self._per_stream)
 
     def _warn(self, report: Report, told: BeliefAnswers | None) -> None:
         if self._statements is not None:
-            warn_set_aside(report)
+            warn_set_aside(report, self._told_ties)
+            self._told_ties |= {*+report.ties}
         if told is not None:
-            warn_ignored(told.set_aside)
+            warn_ignored(told.ignored)
         if report.late and not self._warned_of_late_rows:
             self._warned_of_late_rows = True
             warn(f"{counted(report.late, 'late row', 'late rows')} ignored: at or before the watermark; see `late`")

@@ -83,7 +83,7 @@ class EnsueWarning(UserWarning):
 
 
 class EnsueNotice(UserWarning):
-    """The results are complete, but the run could be faster.
+    """The results are complete, but the run could be faster, or the user may have expected another result.
 
     This is not an `EnsueWarning`, so programs that turn those into errors continue.
     """

@@ -18,7 +18,9 @@ __all__ = [
     "avg",
     "call",
     "case",
+    "collect_set",
     "count",
+    "count_distinct",
     "field",
     "first",
     "flatten",
@@ -30,6 +32,8 @@ __all__ = [
     "prev",
     "probability",
     "same",
+    "span_end",
+    "span_start",
     "stddev",
     "sum",
     "value",
@@ -66,6 +70,24 @@ def lineage(variable: Variable | str | None = None) -> Value:
     (Value("lineage(c)"), Value("lineage()"))
     """
     return Value(Call("lineage", () if variable is None else (_listed(variable),)))
+
+
+def span_start() -> Value:
+    """The earliest start of a match and of the events that it collects: `span_start()`.
+
+    >>> span_start()
+    Value("span_start()")
+    """
+    return Value(Call("span_start", ()))
+
+
+def span_end() -> Value:
+    """The latest end of a match and of the events that it collects: `span_end()`.
+
+    >>> span_end()
+    Value("span_end()")
+    """
+    return Value(Call("span_end", ()))
 
 
 def sum(expression: Value | str) -> Value:
@@ -147,6 +169,24 @@ def list(expression: Value | str) -> Value:
     Value("list(t.temp)")
     """
     return _over("list", expression)
+
+
+def count_distinct(expression: Value | str) -> Value:
+    """The number of different values of a list: `count(DISTINCT t.user)`.
+
+    >>> count_distinct("t.user") >= 5
+    Value("count(DISTINCT t.user) >= 5")
+    """
+    return _over("count_distinct", expression)
+
+
+def collect_set(expression: Value | str) -> Value:
+    """The different values of a list, each once: `collect_set(t.user)`.
+
+    >>> collect_set("t.user")
+    Value("collect_set(t.user)")
+    """
+    return _over("collect_set", expression)
 
 
 def prev(expression: Value | str) -> Value:

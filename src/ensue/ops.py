@@ -8,6 +8,7 @@ from ensue.nodes.names import AnyEvent
 from ensue.nodes.patterns import Event, Operation
 from ensue.python.patterns import Pattern, PatternLike, pattern_node, raise_any
 from ensue.python.values import ConditionLike, WindowLike, condition_node, window
+from ensue.text.builder import in_brackets
 from ensue.text.operands import window_problems
 
 __all__ = [
@@ -202,7 +203,8 @@ def any_event(
     for stream in excluded:
         if not isinstance(stream, str):
             raise TypeError(f'`but` takes names of streams, such as "Heartbeat", not {stream!r}')
-    return Pattern(Event(AnyEvent.but(excluded), variable, None if where is None else condition_node(where)))
+    condition = None if where is None else in_brackets(condition_node(where), variable)
+    return Pattern(Event(AnyEvent.but(excluded), variable, condition))
 
 
 def _operation(name: str, *items: PatternLike) -> Pattern:

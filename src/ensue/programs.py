@@ -27,10 +27,11 @@ if TYPE_CHECKING:
     from ensue.constraints import ConstraintsLike
     from ensue.plan.description import Explanation
     from ensue.python.patterns import Pattern, Query
+    from ensue.python.rows import Rows
     from ensue.python.state import State
     from ensue.rules import RuleStatement
 
-Statement: TypeAlias = "str | Path | Query | Pattern | RuleStatement | State | Program"
+Statement: TypeAlias = "str | Path | Query | Pattern | Rows | RuleStatement | State | Program"
 QueryLike: TypeAlias = "Statement | Sequence[Statement]"
 """A query: a text, the path of a file, or built in Python. A list is a program of its members."""
 
@@ -73,6 +74,9 @@ class Program:
             fresh = (name for number in count(place) if (name := f"pattern_{number}") not in {*taken, *names})
             names.append(next(fresh) if node.name is None else str(node.name))
         return (*names, *self.statements.heads)
+
+    def __repr__(self) -> str:
+        return f'Program("{self.to_text().rstrip()}")'
 
     def to_text(self) -> str:
         """Return the program as text, which parses to an equal program."""
@@ -195,7 +199,7 @@ def explained_statements(statements: CheckedProgram, time: str, end: str | None 
     among = (*statements.statements, *acting)
     laws = laws_by_query(statements)
     return with_shared(
-        explain_without_data(node, statements.source, time, laws.get(node), among, end)
+        explain_without_data(node, statements.source, time, laws.get(node), among, end).with_rows(statements.selections)
         for node in statements.statements
         if node.declares or node.name not in heads
     )
@@ -304,6 +308,7 @@ def _parts(query: object) -> Iterator[Statements]:
         yield parse_statements(query)
         return
     from ensue.python.patterns import Pattern, Query, query_of
+    from ensue.python.rows import Rows
     from ensue.python.state import State
     from ensue.rules import RuleStatement
 
@@ -316,6 +321,8 @@ def _parts(query: object) -> Iterator[Statements]:
             yield Statements((), ruleset=ruleset_of([query.node]))
         case State():
             yield Statements((), states=(query.node,))
+        case Rows():
+            yield Statements((), selections=(query.node,))
         case Query():
             yield Statements((query.node,))
         case Pattern():
@@ -330,8 +337,11 @@ def _parts(query: object) -> Iterator[Statements]:
 def _not_a_query(given: object) -> QueryError:
     """Return the error for a value that is not a query; a table is probably in the wrong place."""
     kind, hint = type(given), ""
+    if kind.__name__ == "Detector":
+        hint = "pass the detector first and the query second: `ensue.waiting(detector, query)`"
     if hasattr(kind, "columns") or hasattr(kind, "column_names") or isinstance(given, Mapping):
-        hint = "pass the events first and the query second, as in `ensue.detect(events, query, ...)`"
+        hint = "pass the events first and the query second, as in `ensue.detect(events, query)`; `Detector`, `parse`"
+        hint += " and `explain` take only the query"
     wanted = "a query must be a text, a `pathlib.Path`, or built with `ensue.seq` and similar functions"
     return QueryError([Problem("not-a-query", f"{wanted}, found {kind.__name__}", hint=hint)])
 
@@ -352,9 +362,11 @@ def constraints_alone(statements: CheckedProgram) -> CheckedProgram:
 
 
 def _no_pattern(statements: Statements) -> QueryError:
-    spans = [*(query.span for query in statements.declared), *(entry.span for entry in statements.constraints)]
+    spans = [query.span for query in statements.declared]
+    spans += [selection.span for selection in statements.selections]
+    spans += [entry.span for entry in statements.constraints]
     place = next(iter(spans), None)
     hint = "add a PATTERN; constraints only describe its events"
-    if statements.declared:
+    if statements.declared or statements.selections:
         hint = "add a PATTERN that uses the declared streams; a STREAM alone has no result"
     return QueryError([Problem("no-pattern", "the query has no PATTERN", place, hint=hint)], statements.source)

@@ -379,7 +379,7 @@ class Head:
         body = tuple(item for thing in items for item in items_of(thing))
         if not body:
             raise ValueError("a rule needs at least one item; for a row without a time, use ensue.rules.fact(...)")
-        return RuleStatement(rules.Rule(self.name, self.arguments, body))
+        return RuleStatement(rules.names_first(rules.Rule(self.name, self.arguments, body)))
 
 
 def rule(head: str, /, *arguments: object, **named: object) -> Head:

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from html import escape
 from typing import TYPE_CHECKING, Any
 
-from ensue import actions, api, beliefs, explanation, process, streams
+from ensue import api, beliefs, explanation, process, streams
+from ensue.actions import act
 from ensue.arguments import helpful
 from ensue.beliefs import Beliefs
 from ensue.constraints import ConstraintsLike
@@ -15,7 +16,7 @@ from ensue.engine.diagrams import MOST_NODES, SAMPLES
 from ensue.errors import SchemaError, did_you_mean
 from ensue.explanation import report as reports
 from ensue.plan.plans import DEFAULT_LIMITS, NO_LIMITS, Limits
-from ensue.plan.program_plans import ColumnNames, Columns
+from ensue.plan.program_plans import ColumnNames, Columns, OrderColumns
 from ensue.plan.states import LARGEST_JOINT
 from ensue.programs import QueryLike
 from ensue.python.values import WindowLike
@@ -35,6 +36,7 @@ class Events(DescribedEvents):
     use for a column, such as `probability` in `why_not`, ignores it.
     """
 
+    @helpful
     def detect(
         self,
         query: QueryLike,
@@ -62,6 +64,7 @@ class Events(DescribedEvents):
             until=until,
         )
 
+    @helpful
     def detect_batches(
         self,
         query: QueryLike,
@@ -85,6 +88,7 @@ class Events(DescribedEvents):
             until=until,
         )
 
+    @helpful
     def run(
         self,
         query: QueryLike,
@@ -112,6 +116,7 @@ class Events(DescribedEvents):
             until=until,
         )
 
+    @helpful
     def violations(
         self,
         query: QueryLike | None = None,
@@ -123,6 +128,7 @@ class Events(DescribedEvents):
         """The traces that break a constraint; see `ensue.violations`."""
         return api.violations(self, query, constraints=constraints, partition_by=partition_by, buckets=buckets)
 
+    @helpful
     def any_match(
         self,
         query: QueryLike,
@@ -135,6 +141,7 @@ class Events(DescribedEvents):
         """The probability that a query has at least one match; see `ensue.any_match`."""
         return api.any_match(self, query, window=window, most_nodes=most_nodes, samples=samples, tables=tables)
 
+    @helpful
     def why_not(
         self,
         query: QueryLike,
@@ -150,6 +157,7 @@ class Events(DescribedEvents):
             self, query, name=name, constraints=constraints, tables=tables, examples=examples, where=where
         )
 
+    @helpful
     def justify(
         self,
         query: QueryLike,
@@ -166,6 +174,7 @@ class Events(DescribedEvents):
             self, query, match, name=name, constraints=constraints, tables=tables, ways=ways, where=where
         )
 
+    @helpful
     def report(
         self,
         query: QueryLike,
@@ -195,12 +204,14 @@ class Events(DescribedEvents):
             most_matches=most_matches,
         )
 
+    @helpful
     def beliefs(
         self, query: QueryLike, *, at: Any = None, policy: str = "error", largest_joint: int = LARGEST_JOINT
     ) -> Beliefs:
         """What is believed of the states of a program after the events; see `ensue.beliefs.of`."""
         return beliefs.of(self, query, at=at, policy=policy, largest_joint=largest_joint)
 
+    @helpful
     def track(
         self,
         query: QueryLike,
@@ -224,6 +235,7 @@ class Events(DescribedEvents):
             buckets=buckets,
         )
 
+    @helpful
     def mine(
         self,
         *,
@@ -235,14 +247,17 @@ class Events(DescribedEvents):
         """Constraints that the events obey, as a proposal; see `ensue.process.mine`."""
         return process.mine(self, partition_by=partition_by, share=share, support=support, kinds=kinds)
 
-    def act(self, query: QueryLike, receivers: Mapping[str, Any], **options: Any) -> Any:
+    @helpful
+    def act(self, query: QueryLike, actions: Mapping[str, Any], **options: Any) -> Any:
         """Calls the actions of a program's ON statements; `options` are those of `ensue.actions.act`."""
-        return actions.act(self, query, receivers, **options)
+        return act(self, query, actions, **options)
 
+    @helpful
     def start(self, query: QueryLike, **options: Any) -> StreamHandle:
         """Runs a program on streaming DataFrames; `options` are those of `ensue.start`."""
         return streams.start(self, query, **options)
 
+    @helpful
     def detector(self, query: QueryLike, **options: Any) -> Detector:
         """A detector for batches with these columns; `options` are those of `ensue.Detector`.
 
@@ -271,7 +286,7 @@ class Events(DescribedEvents):
     def _roles(self) -> Iterator[tuple[str, object]]:
         own = self.columns
         yield "time", own.time
-        for role in ("type", "end", "probability", "alternatives"):
+        for role in ("type", "end", "order", "probability", "alternatives"):
             if getattr(own, role) is not None:
                 yield role, getattr(own, role)
         if self.tick is not None:
@@ -287,6 +302,7 @@ def events(
     time: ColumnNames,
     type: str | None = None,
     end: ColumnNames | None = None,
+    order: OrderColumns | None = None,
     probability: str | None = None,
     alternatives: str | None = None,
     tick: str | None = None,
@@ -309,6 +325,15 @@ def events(
     >>> source.why_not("PATTERN SEQ(Paid p, Order o) PARTITION BY id").verdict
     'no match: SEQ: p before o failed once, closest 1 late'
     """
+    columns = [column_names(one) for one in _by_stream(table).values()]
+    for name in (order,) if isinstance(order, str) else order or ():
+        if not any(name in names for names in columns):
+            names = list(dict.fromkeys(own for known in columns for own in known))
+            raise SchemaError(
+                "no-such-column",
+                f"no table has a column `{name}` for `order`; columns: {', '.join(names)}",
+                did_you_mean(name, names) or "pass `order=` with one of these columns",
+            )
     for stream, one in _by_stream(table).items():
         names = column_names(one)
         for role, given in (("time", time), ("type", type), ("end", end)):
@@ -319,7 +344,7 @@ def events(
                     f"the table has no column `{column}` for `{role}`; columns: {', '.join(names)}",
                     did_you_mean(column, names) or f"pass `{role}=` with one of them",
                 )
-    return Events(table, Columns(time, type, end, probability, alternatives), tick, offered=tables)
+    return Events(table, Columns(time, type, end, probability, alternatives, order), tick, offered=tables)
 
 
 def _by_stream(table: Any) -> Mapping[str | None, Any]:
@@ -336,6 +361,8 @@ def _shape(table: Any) -> str:
 
 
 def _column(given: object) -> str:
+    if isinstance(given, list | tuple):
+        return ", ".join(map(str, given))
     if isinstance(given, Mapping):
         return ", ".join(f"{stream}: {name}" for stream, name in given.items())
     return str(given)

@@ -8,14 +8,14 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ensue.api import checked_emit, detect, match_limit
-from ensue.arguments import helpful
+from ensue.arguments import accepted_by, helpful, unknown_argument
 from ensue.constraints import ConstraintsLike
 from ensue.errors import QueryError, SchemaError, did_you_mean
 from ensue.plan.outputs import OutputSchema, partial_output
 from ensue.plan.partial import partial_problems, partial_queries
 from ensue.plan.planner import plan_query
 from ensue.plan.plans import DEFAULT_LIMITS, Limits, Options, QueryPlan
-from ensue.plan.program_plans import ColumnNames, ProgramPlan, by_keys, plan_queries, with_violations
+from ensue.plan.program_plans import ColumnNames, OrderColumns, ProgramPlan, by_keys, plan_queries, with_violations
 from ensue.plan.states import refuse_ahead
 from ensue.programs import Program, QueryLike, program_statements
 from ensue.runtimes.tables import DescribedEvents, are_frames, described, fixed_tables, together_schema
@@ -43,6 +43,7 @@ def start(
     trigger: Mapping[str, Any] | None = None,
     type: str | None = None,
     end: ColumnNames | None = None,
+    order: OrderColumns | None = None,
     late: Sinks | None = None,
     timed_out: Sinks | None = None,
     violations: Sink | None = None,
@@ -85,7 +86,7 @@ def start(
     """
     statements = program_statements(query, constraints)
     paced = checked_trigger(trigger)
-    source = described(events, time, type, end, probability, alternatives, tick=tick, tables=tables)
+    source = described(events, time, type, end, order, probability, alternatives, tick=tick, tables=tables)
     if not are_frames(source.table):
         raise SchemaError(
             "not-a-stream",
@@ -219,11 +220,12 @@ def _check_one_place(planned: ProgramPlan, patterns: Sequence[str]) -> None:
     together_schema(patterns, [result_schema(output) for output in planned.outputs[: len(patterns)]])
 
 
+@helpful
 def stream_state(
     checkpointLocation: str,  # noqa: N803 (Spark's word)
     spark: Any = None,
     *,
-    events: bool = False,
+    kept_events: bool = False,
 ) -> Any:
     """Returns the state of a running or stopped stream as a DataFrame with one row per key.
 
@@ -231,16 +233,17 @@ def stream_state(
     events of a key, their streams, their size in bytes, the times of the oldest and the newest event, the age of the
     oldest event at the watermark, and what the key waits for.
 
-    With `events`, it returns the kept events: one DataFrame, or one per stream, like the input of the stream, with the
-    columns that its queries read. If no events are kept, the DataFrame has no columns.
+    With `kept_events`, it returns these events: one DataFrame, or one per stream, like the input of the stream, with
+    the columns that its queries read. If no events are kept, the DataFrame has no columns.
     """
     from ensue.runtimes.spark.session import running_session, spark_session
     from ensue.runtimes.spark.state import read_events_of, read_state_of
 
-    read = read_events_of if events else read_state_of
+    read = read_events_of if kept_events else read_state_of
     return read(spark or running_session() or spark_session(), checkpointLocation.rstrip("/"))
 
 
+@helpful
 def matching(query: QueryLike, **options: Any) -> Callable[[Any], Any]:
     """Returns a function of events that returns their matches, for Spark's `transform` and pandas' `pipe`.
 
@@ -253,6 +256,10 @@ def matching(query: QueryLike, **options: Any) -> Callable[[Any], Any]:
     >>> orders.pipe(matching(query, time="at", type="type")).id.to_list()
     [8]
     """
+    accepted = accepted_by(detect)
+    for name in options:
+        if name not in accepted:
+            raise unknown_argument("ensue.matching", name, accepted)
 
     def matches_of(events: Any) -> Any:
         return detect(events, query, **options)

@@ -152,7 +152,7 @@ def test_matches_and_calls_come_from_the_same_steps() -> None:
     assert (step.deliveries.delivered, notify.taken) == (3, [(0, 0), (2, 20), (3, 30)])
     shown = ensue.Detector(BOTH, actions={"notify": Flaky()}, match_id=True, **FAST).finish(orders())
     assert shown.matches.column_names[1] == "id"
-    assert (step.violations, step.tracked, step.set_aside) == (None, None, None)
+    assert (step.violations, step.tracked, step.ignored) == (None, None, None)
     several = f"{BOTH}; PATTERN other (Order o)"
     assert ensue.Detector(several, actions={"notify": Flaky()}, **FAST).finish(orders()).matches is None
 

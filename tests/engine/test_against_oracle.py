@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from draws import share
 from ensue import QueryError
-from harness import count_chunks, from_engine, from_oracle, input_of, load, plan_for
+from harness import ORDERS, count_chunks, from_engine, from_oracle, in_order, input_of, load, plan_for
 from inside import (
     PLAIN,
     Frontier,
@@ -28,9 +28,11 @@ from strategies.patterns import cases
 SMALL_CHUNKS = Options(chunk_rows=3)
 
 
-def check(query: PatternQuery, history: list[OracleEvent], intervals: bool, options: Options) -> None:
-    shape = input_of(history, intervals)
-    expected = from_oracle(query, history)
+def check(
+    query: PatternQuery, history: list[OracleEvent], intervals: bool, options: Options, order: tuple[str, ...]
+) -> None:
+    shape = input_of(history, intervals, order)
+    expected = from_oracle(query, in_order(history, order))
     try:
         plan = plan_for(query, shape)
     except QueryError as error:
@@ -44,9 +46,14 @@ def check(query: PatternQuery, history: list[OracleEvent], intervals: bool, opti
 
 
 @share(3)
-@given(data=st.data(), intervals=st.booleans(), options=st.sampled_from((Options(), PLAIN, SMALL_CHUNKS)))
-def test_one_batch(data: st.DataObject, intervals: bool, options: Options) -> None:
-    check(*data.draw(cases(intervals=intervals)), intervals, options)
+@given(
+    data=st.data(),
+    intervals=st.booleans(),
+    options=st.sampled_from((Options(), PLAIN, SMALL_CHUNKS)),
+    order=st.sampled_from(ORDERS),
+)
+def test_one_batch(data: st.DataObject, intervals: bool, options: Options, order: tuple[str, ...]) -> None:
+    check(*data.draw(cases(intervals=intervals)), intervals, options, order)
 
 
 @given(case=cases(), data=st.data())

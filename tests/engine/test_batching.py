@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from draws import share
 from ensue import Detector
-from harness import events_table, ids_of, is_plannable
+from harness import ORDERS, events_table, ids_of, in_order, is_plannable
 from inside import PatternQuery, evaluate, render_query, turn
 from oracle.model import Bound
 from oracle.oracle import OracleEvent, matches_between
@@ -59,14 +59,14 @@ def in_order_of_arrival(cut: Batches) -> Batches:
     return [([replace(event, id=next(numbers)) for event in events], watermark) for events, watermark in cut]
 
 
-def check_cut(query: PatternQuery, cut: Batches, intervals: bool, restoring: bool) -> None:
+def check_cut(query: PatternQuery, cut: Batches, intervals: bool, restoring: bool, order: tuple[str, ...] = ()) -> None:
     """Feeds the batches and compares what each step gives with what the oracle says completed in it."""
     text = render_query(query)
     cut = in_order_of_arrival(cut)
     history = [event for events, _ in cut for event in events]
 
     def new_detector() -> Detector:
-        return Detector(text, time="time", type="type", end="until" if intervals else None)
+        return Detector(text, time="time", type="type", end="until" if intervals else None, order=order or None)
 
     detector = new_detector()
     after = float("-inf")
@@ -96,14 +96,22 @@ HOUSEKEEPING = st.sampled_from(
 
 
 @share(2)
-@given(data=st.data(), intervals=st.booleans(), restoring=st.booleans(), limits=HOUSEKEEPING)
-def test_any_cut(data: st.DataObject, intervals: bool, restoring: bool, limits: dict[str, float]) -> None:
+@given(
+    data=st.data(),
+    intervals=st.booleans(),
+    restoring=st.booleans(),
+    limits=HOUSEKEEPING,
+    order=st.sampled_from(ORDERS),
+)
+def test_any_cut(
+    data: st.DataObject, intervals: bool, restoring: bool, limits: dict[str, float], order: tuple[str, ...]
+) -> None:
     query, history = data.draw(cases(intervals=intervals))
     if is_plannable(query, intervals):
         with pytest.MonkeyPatch.context() as patch:
             for name, value in limits.items():
                 patch.setattr(turn if hasattr(turn, name) else evaluate, name, value)
-            check_cut(query, data.draw(batches(history)), intervals, restoring)
+            check_cut(query, data.draw(batches(in_order(history, order))), intervals, restoring, order)
 
 
 @share(2)

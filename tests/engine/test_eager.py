@@ -56,7 +56,7 @@ def without_negations(query: PatternQuery) -> PatternQuery:
 
     def pattern(node: Pattern) -> Pattern:
         if isinstance(node, Within):
-            return Within(pattern(node.item), window(node.window))
+            return replace(node, item=pattern(node.item), window=window(node.window))
         if hasattr(node, "items"):
             return replace(node, items=tuple(pattern(item) for item in node.items if not isinstance(item, Not)))
         return replace(node, item=pattern(node.item)) if hasattr(node, "item") else node

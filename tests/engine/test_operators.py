@@ -18,7 +18,7 @@ from draws import share
 from engine.test_against_oracle import SMALL_CHUNKS, check
 from engine.test_batching import check_cut
 from ensue import QueryError
-from harness import REFUSED, events_table, from_engine, input_of, is_plannable, plan_for
+from harness import ORDERS, REFUSED, events_table, from_engine, in_order, input_of, is_plannable, plan_for
 from inside import PLAIN, Operation, Options, PatternQuery, Repeat, counts_events, parse_statements, render_query
 from oracle.tree import walk
 from strategies.histories import batches
@@ -37,24 +37,28 @@ FAMILIES: dict[str, Cases] = {
 CHOSEN: dict[str, Cases] = {"next and strict": cases_with_sequences, "consume": cases_with_consumption}
 """Contexts are programs of several plans; they and the policies in steps are in test_choice."""
 
+OPTIONS = st.sampled_from((Options(), PLAIN, SMALL_CHUNKS))
+
 few = share(0.6)
 families = pytest.mark.parametrize("cases", FAMILIES.values(), ids=FAMILIES)
 
 
 @pytest.mark.parametrize("cases", [*FAMILIES.values(), *CHOSEN.values()], ids=[*FAMILIES, *CHOSEN])
 @few
-@given(data=st.data(), intervals=st.booleans(), options=st.sampled_from((Options(), PLAIN, SMALL_CHUNKS)))
-def test_one_batch(cases: Cases, data: st.DataObject, intervals: bool, options: Options) -> None:
-    check(*drawn(data, cases, intervals), intervals, options)
+@given(data=st.data(), intervals=st.booleans(), options=OPTIONS, order=st.sampled_from(ORDERS))
+def test_one_batch(
+    cases: Cases, data: st.DataObject, intervals: bool, options: Options, order: tuple[str, ...]
+) -> None:
+    check(*drawn(data, cases, intervals), intervals, options, order)
 
 
 @families
 @few
-@given(data=st.data(), intervals=st.booleans(), restoring=st.booleans())
-def test_any_cut(cases: Cases, data: st.DataObject, intervals: bool, restoring: bool) -> None:
+@given(data=st.data(), intervals=st.booleans(), restoring=st.booleans(), order=st.sampled_from(ORDERS))
+def test_any_cut(cases: Cases, data: st.DataObject, intervals: bool, restoring: bool, order: tuple[str, ...]) -> None:
     query, history = drawn(data, cases, intervals)
     if is_plannable(query, intervals):
-        check_cut(query, data.draw(batches(history)), intervals, restoring)
+        check_cut(query, data.draw(batches(in_order(history, order))), intervals, restoring, order)
 
 
 @families

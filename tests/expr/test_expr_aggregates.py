@@ -372,7 +372,7 @@ def test_types(text: str, wanted: pa.DataType) -> None:
 
 
 REPEAT = "repeat the variable, for example `T t{2,5}` or `COLLECT T t`"
-TAKE = "use an aggregate of the list: count, sum, avg, min, max, stddev, first, last, flatten, list"
+TAKE = "use an aggregate of the list: count, sum, avg, min, max, stddev, first, last, flatten, list, collect_set"
 
 
 @pytest.mark.parametrize(

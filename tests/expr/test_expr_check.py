@@ -90,12 +90,17 @@ def test_types(text: str, wanted: pa.DataType) -> None:
 @pytest.mark.parametrize(
     ("text", "code", "message", "hint"),
     [
-        ("a.s = 5", "type-clash", "text and integer cannot be compared", "write '5' in quotes to make it text"),
+        (
+            "a.s = 5",
+            "type-clash",
+            "text and integer cannot be compared",
+            "write '5' in quotes to make it text, or convert the text: CAST(a.s AS BIGINT)",
+        ),
         (
             "a.i = '5'",
             "type-clash",
             "integer and text cannot be compared",
-            "write 5 without quotes to make it a number",
+            "write 5 without quotes to make it a number, or convert the number: CAST(a.i AS STRING)",
         ),
         (
             "a.t > '2024-01-31'",
@@ -139,8 +144,8 @@ def test_types(text: str, wanted: pa.DataType) -> None:
         ),
         ("a.p < a.p", "type-clash", "booleans have no order", "compare them with = or !="),
         ("a.p = 1", "type-clash", "boolean and integer cannot be compared", "write TRUE or FALSE"),
-        ("a.i IN (1, 'x')", "type-clash", "integer and text cannot be compared", ""),
-        ("a.i BETWEEN 1 AND 'x'", "type-clash", "integer and text cannot be compared", ""),
+        ("a.i IN (1, 'x')", "type-clash", "integer and text cannot be compared", None),
+        ("a.i BETWEEN 1 AND 'x'", "type-clash", "integer and text cannot be compared", None),
         ("a.i LIKE 'x%'", "type-clash", "LIKE expects text, found an integer", ""),
         ("a.l = a.l", "type-clash", "lists cannot be compared", None),
         ("a.b = a.b", "type-clash", "values of type binary cannot be compared", None),
@@ -273,7 +278,8 @@ def test_a_pattern_that_ends_in_a_quote() -> None:
 
 def test_the_candidates_of_an_unknown_function_are_listed() -> None:
     _, problems = check("nosuch(1)")
-    assert problems[0].label == f"functions: {', '.join((*FUNCTIONS, *AGGREGATES))}"
+    listed = [name for name in (*FUNCTIONS, *AGGREGATES) if name != "count_distinct"]
+    assert problems[0].label == f"functions: {', '.join(listed)}"
 
 
 def test_nodes_without_places_are_checked_too() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import operator as op
 from typing import Any
 
@@ -113,9 +114,19 @@ def test_nan_never_comes_out() -> None:
     assert run(Binary("*", X, Literal(0)), infinite).to_pylist() == [None, 0.0]
 
 
-def test_integers_meet_floats_as_floats() -> None:
-    assert run(Binary("=", X, Literal(2.0**53)), pa.array([2**53 + 1])).to_pylist() == [True]
+def test_integers_and_floats_are_compared_exactly() -> None:
+    whole = [2**53 + 1, 2**53, 5, -(2**63), 2**63 - 1, None]
+    floats = [2.0**53, 2.5, 5.0, -(2.0**63), 2.0**63, 1e300, -math.inf, math.inf]
+    for name, holds in COMPARE.items():
+        for number in floats:
+            for values in (whole, whole[2:3] * 3):
+                wanted = [None if value is None else holds(value, number) for value in values]
+                both = pa.array(values), pa.array([number] * len(values))
+                assert run(Binary(name, X, Y), *both).to_pylist() == wanted, (name, number)
+                mirrored = [None if value is None else holds(number, value) for value in values]
+                assert run(Binary(name, Y, X), *both).to_pylist() == mirrored, (name, number)
     assert run(InList(X, (Literal(2**53), Literal(0.5))), pa.array([2**53 + 1])).to_pylist() == [False]
+    assert run(InList(X, (Literal(2.0**53),)), pa.array([2**53 + 1, 2**53, None])).to_pylist() == [False, True, None]
 
 
 # --- nulls and shapes

@@ -207,8 +207,8 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "substr": strict(substr),
     "concat": strict(lambda *texts: "".join(texts)),
     "replace": strict(lambda text, old, new: text.replace(old, new) if old else text),
-    "starts_with": strict(str.startswith),
-    "ends_with": strict(str.endswith),
+    "startswith": strict(str.startswith),
+    "endswith": strict(str.endswith),
     "contains": strict(lambda text, search: search in text),
     "coalesce": unified(lambda *values: next((value for value in values if value is not None), None)),
     "nullif": unified(lambda left, right: None if left == right else left),
@@ -313,7 +313,7 @@ def deeper(of: dict[str, st.SearchStrategy[Expr]]) -> dict[str, st.SearchStrateg
         | st.builds(IsNull, either | text | boolean, st.booleans())
         | st.builds(
             lambda name, *given: Call(name, given),
-            st.sampled_from(["starts_with", "ends_with", "contains"]),
+            st.sampled_from(["startswith", "endswith", "contains"]),
             text,
             constants,
         )

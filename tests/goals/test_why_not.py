@@ -89,7 +89,7 @@ def test_every_other_requirement_has_its_misses() -> None:
         (table([("Order", 0, 7), ("Paid", 5, 8)]), "no match: PARTITION BY id failed once, closest id = (7, 8)"),
         (
             table([("Order", 0, 7), ("Paid", 5, 7)], qty=22, sums=1),
-            "no match: nothing is left after Order o [qty < 20], and more than one requirement fails",
+            "no match: no candidate is left after Order o [qty < 20]; all of them fail more than one requirement",
         ),
         (table([("Order", 0, 7), ("Paid", 5, 7)]), "1 match"),
     ],

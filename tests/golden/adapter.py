@@ -175,7 +175,7 @@ def _tracked(question: Question) -> Any:
 
 def _believed(question: Question) -> dict[str, Any]:
     found = ensue.beliefs.of(_input(question), question.program, **_state_options(question))
-    return {"joint": _shown(found.joint(), question), "set aside": found.set_aside.num_rows}
+    return {"joint": _shown(found.joint(), question), "set aside": found.ignored.num_rows}
 
 
 def _tracked_steps(question: Question) -> list[Any]:
@@ -188,7 +188,7 @@ def _tracked_steps(question: Question) -> list[Any]:
             now = ensue.Detector(question.program, measures=question.measures, **options)
             now.restore(saved)
         step = now.advance(_input(question, rows), watermark=watermark)
-        found.append([_shown(step.tracked, question), step.late.num_rows, step.set_aside.num_rows])
+        found.append([_shown(step.tracked, question), step.late.num_rows, step.ignored.num_rows])
     return [*found, _shown(now.finish().tracked, question)]
 
 

@@ -124,7 +124,7 @@ ITEMS: list[tuple[str, Item]] = [
     ("`contains`(x)", atom("contains", "x")),
     ("c: contains(x)", atom("contains", "x", name="c")),
     ("(order(id))", Condition(Call("order", (Field(None, "id"),)))),
-    ("starts_with(p, 'a') AND q < 5", Condition(parse_expression("starts_with(p, 'a') AND q < 5"))),
+    ("startswith(p, 'a') AND q < 5", Condition(parse_expression("startswith(p, 'a') AND q < 5"))),
     ("o.s > s.e - 5", Condition(parse_expression("o.s > s.e - 5"))),
     ("urgent", Condition(Field(None, "urgent"))),
     ("NOT urgent", Condition(parse_expression("NOT urgent"))),

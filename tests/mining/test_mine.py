@@ -244,7 +244,7 @@ ERRORS: list[tuple[str, dict[str, Any], str]] = [
     ("column-name", {"partition_by": ["id", 3]}, "`partition_by` must be a column name, found 3"),
     ("no-trace-key", {"partition_by": ()}, "`partition_by` is empty"),
     ("time-type", {"time": "type"}, "must be a timestamp or an integer column, but is string"),
-    ("stream-type", {"type": "t"}, "must be text"),
+    ("stream-type", {"type": "tags"}, "must be text"),
     ("key-type", {"partition_by": "tags"}, "column `tags` of the table has type list<item: string>"),
     ("share-range", {"share": 0}, "`share` must be greater than 0 and at most 1, found 0"),
     ("share-range", {"share": 1.01}, "found 1.01"),

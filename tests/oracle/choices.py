@@ -29,7 +29,7 @@ from inside import (
     Within,
 )
 from oracle.conditions import Value, holds
-from oracle.model import Candidate, OracleEvent, Span, join
+from oracle.model import Candidate, OracleEvent, Span, hull, join, values_in_order
 from oracle.tree import Path, is_inside, is_positive, is_repeated, part_at, parts, scopes, variable_at, walk
 
 NOTHING = Candidate()
@@ -43,10 +43,11 @@ class Choices:
 
     def __init__(self, query: PatternQuery, events: list[OracleEvent], horizon: int) -> None:
         self.pattern = query.pattern
+        self.ties = query.allows_ties
         self.windows = windows_of_whole(query)
         self.limits = windows_of_whole(query, limiting=True)
-        self.events = sorted(events, key=lambda event: (event.e, event.id))
-        self.ordered = [event for event in self.events if not event.is_declared]
+        self.events = sorted(events, key=lambda event: (event.e, values_in_order(event.order), event.s, event.content))
+        self.ordered = [event for event in self.events if not event.is_declared and not event.is_selected]
         self.position = {event.id: position for position, event in enumerate(self.ordered)}
         self.horizon = horizon
         self.far_away = max([horizon, *(event.e for event in events)]) + sum(lengths_in(query))
@@ -63,7 +64,7 @@ class Choices:
         match part:
             case Event():
                 return [
-                    Candidate({variable_at(part, path): event}, {path: Span(event.s, event.e)})
+                    Candidate({variable_at(part, path): event}, {path: event.span})
                     for event in self.events
                     if is_of_stream(event, part.stream) and _satisfies(event, part.predicate)
                 ]
@@ -76,7 +77,8 @@ class Choices:
                 return self.branches(part.items, path)
             case Within():
                 inner = self.with_spans(self.candidates((*path, 0)), path)
-                return [candidate for candidate in inner if part.loose or self.fits(candidate, path, part.window)]
+                free = part.loose or part.reach is not None
+                return [candidate for candidate in inner if free or self.fits(candidate, path, part.window)]
             case NamedPattern() | Pick():
                 return self.with_spans(self.candidates((*path, 0)), path)
             case Repeat():
@@ -102,7 +104,7 @@ class Choices:
                 together
                 for left in chosen
                 for right in of_item
-                if before is None or left.spans[before].is_before(right.spans[here])
+                if before is None or left.spans[before].is_before(right.spans[here], self.ties)
                 if (together := join(left, right)) is not None
             ]
         return chosen
@@ -114,13 +116,13 @@ class Choices:
         """The interval of a composite: from the least start to the greatest end, or to where the operator says."""
         part = part_at(self.pattern, path)
         spans = [candidate.spans[place] for place in self.bound_parts(path) if place in candidate.spans]
-        hull = Span(min(span.s for span in spans), max(span.e for span in spans))
+        whole = hull(spans, isinstance(part, Seq) and not part.loose)
         match part:
             case Operation(operator="NOTFOLLOWS"):
-                return Span(hull.s, hull.e + length_of(part.window))
+                return Span(whole.s, whole.e + length_of(part.window), whole.firsts)
             case Operation(operator="PERIODIC"):
-                return Span(hull.s, candidate.moments[path][0])
-        return hull
+                return Span(whole.s, candidate.moments[path][0], whole.firsts)
+        return whole
 
     def bound_parts(self, path: Path) -> list[Path]:
         """The direct parts for which a match binds something."""
@@ -141,13 +143,26 @@ class Choices:
                 (*chosen, element)
                 for chosen in longest
                 for element in of_item
-                if not chosen or chosen[-1].spans[scope].is_before(element.spans[scope])
+                if not chosen or chosen[-1].spans[scope].is_before(element.spans[scope], self.ties)
+                if not {event.id for event in element.events()} & {event.id for one in chosen for event in one.events()}
             ]
+            if self.ties:
+                longest = self._each_set_once(longest)
             found += [chosen for chosen in longest if len(chosen) >= least]
         return [
-            Candidate(spans={path: Span(chosen[0].spans[scope].s, chosen[-1].spans[scope].e)}, rounds={scope: chosen})
+            Candidate(
+                spans={path: hull([one.spans[scope] for one in chosen], in_sequence=True)}, rounds={scope: chosen}
+            )
             for chosen in found
         ]
+
+    def _each_set_once(self, lists: list[tuple[Candidate, ...]]) -> list[tuple[Candidate, ...]]:
+        """Of the lists with the same elements, the one in the order of their first events."""
+        once: dict[object, tuple[Candidate, ...]] = {}
+        for elements in sorted(lists, key=lambda found: [one.events()[0].rank for one in found]):
+            known = frozenset(frozenset((name, event.id) for name, event in one.bindings.items()) for one in elements)
+            once.setdefault(known, elements)
+        return list(once.values())
 
     # Sections 6 and 7: operators
 
@@ -197,7 +212,9 @@ class Choices:
                 return follows(x, y, length_of(part.window))
             case "PRECEDES":
                 return follows(y, x, length_of(part.window))
-            case "RELATIVE" | "APERIODIC" | "APERIODIC*" | "PERIODIC*" | "UNLESS":
+            case "RELATIVE":
+                return x.is_before(y, self.ties)
+            case "APERIODIC" | "APERIODIC*" | "PERIODIC*" | "UNLESS":
                 return x.is_before(y)
             case "PRIOR":
                 return x.e < y.e
@@ -233,7 +250,7 @@ class Choices:
         if any(not is_repeated(self.pattern, scope) for scope in around):
             return True
         inner = [part_at(self.pattern, path[:length]) for length in range(len(path))]
-        windows = [*self.windows, *(part.window for part in inner if isinstance(part, Within))]
+        windows = [*self.windows, *(part.window for part in inner if isinstance(part, Within) and part.reach is None)]
         return any(not isinstance(window, Events) for window in windows)
 
     def with_moments_between(self, pair: Candidate, part: Operation, path: Path) -> Candidate:
@@ -265,7 +282,8 @@ def is_of_stream(event: OracleEvent, stream: Stream) -> bool:
     """`ANY EVENT BUT (A, B)` is every event of the input but those."""
     if not isinstance(stream, AnyEvent):
         return event.stream == stream
-    return event.stream not in stream.excluded and not event.is_declared
+    excluded = {event.stream, *event.also} & {*stream.excluded}
+    return not excluded and not event.is_declared and not event.is_selected
 
 
 def windows_of_whole(query: PatternQuery, limiting: bool = False) -> list[Window]:
@@ -273,7 +291,7 @@ def windows_of_whole(query: PatternQuery, limiting: bool = False) -> list[Window
     windows = [] if query.within is None else [query.within]
     pattern = query.pattern
     while isinstance(pattern, Within | NamedPattern):
-        if isinstance(pattern, Within) and not (limiting and pattern.loose):
+        if isinstance(pattern, Within) and pattern.reach is None and not (limiting and pattern.loose):
             windows.append(pattern.window)
         pattern = pattern.item
     return windows

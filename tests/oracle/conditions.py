@@ -7,8 +7,28 @@ import re
 import statistics
 from collections.abc import Callable
 from dataclasses import dataclass
+from decimal import Decimal
 
-from inside import Between, Binary, Call, Case, Duration, Expr, Field, InList, IsNull, Like, Literal, Timestamp, Unary
+from inside import (
+    Between,
+    Binary,
+    Call,
+    Case,
+    Cast,
+    Duration,
+    Entry,
+    Expr,
+    Field,
+    InList,
+    InTable,
+    IsNull,
+    Like,
+    Literal,
+    StructMember,
+    Timestamp,
+    Unary,
+)
+from oracle.functions import CastError, call, cast
 from oracle.tree import AGGREGATES, LINEAGE, PREVIOUS, is_bare, names_in
 
 Value = bool | int | float | str | tuple["Value", ...] | None
@@ -52,6 +72,12 @@ def evaluate(expr: Expr, lookup: Lookup, lists: Lists | None = None) -> Value:
             for item in expr.items:
                 found = _or(found, _compare("=", operand, evaluate(item, lookup, lists)))
             return _not(found) if expr.negated else found
+        case InTable():
+            operand = evaluate(expr.operand, lookup, lists)
+            if operand is None:
+                return None
+            listed = any(_compare("=", operand, value) for value in expr.values if value is not None)
+            return listed is not expr.negated
         case Between():
             operand = evaluate(expr.operand, lookup, lists)
             inside = _and(
@@ -60,7 +86,10 @@ def evaluate(expr: Expr, lookup: Lookup, lists: Lists | None = None) -> Value:
             )
             return _not(inside) if expr.negated else inside
         case Like():
-            alike = _like(evaluate(expr.operand, lookup, lists), expr.pattern)
+            operand, pattern = evaluate(expr.operand, lookup, lists), expr.pattern
+            if expr.ignores_case and operand is not None:
+                operand, pattern = operand.lower(), pattern.lower()
+            alike = _like(operand, pattern)
             return _not(alike) if expr.negated else alike
         case IsNull():
             return (evaluate(expr.operand, lookup, lists) is None) != expr.negated
@@ -70,8 +99,34 @@ def evaluate(expr: Expr, lookup: Lookup, lists: Lists | None = None) -> Value:
                     return evaluate(value, lookup, lists)
             return None if expr.default is None else evaluate(expr.default, lookup, lists)
         case Call():
-            return _call(expr.name, [evaluate(argument, lookup, lists) for argument in expr.arguments])
+            return call(expr.name, [evaluate(argument, lookup, lists) for argument in expr.arguments])
+        case StructMember():
+            held = evaluate(expr.operand, lookup, lists)
+            return None if held is None else _without_nan(held.get(expr.name))
+        case Entry():
+            return _entry(evaluate(expr.operand, lookup, lists), evaluate(expr.key, lookup, lists))
+        case Cast():
+            return _cast(evaluate(expr.operand, lookup, lists), expr)
     raise TypeError(f"no value: {expr}")
+
+
+def _entry(held: Value, key: Value) -> Value:
+    if held is None or key is None:
+        return None
+    if isinstance(held, dict):
+        return _without_nan(held.get(key))
+    return _without_nan(held[key]) if 0 <= key < len(held) else None
+
+
+def _cast(value: Value, expr: Cast) -> Value:
+    if value is None:
+        return None
+    try:
+        return cast(value, expr.target)
+    except CastError:
+        if expr.lenient:
+            return None
+        raise
 
 
 def _over_lists(call: Call, lists: Lists | None) -> Value:
@@ -100,6 +155,10 @@ def _aggregate(name: str, values: list[Value]) -> Value:
     present = [value for value in values if value is not None]
     if name == "count":
         return len(present)
+    if name == "count_distinct":
+        return len(set(present))
+    if name == "collect_set":
+        return tuple(dict.fromkeys(present))
     if name == "stddev":
         return statistics.stdev(present) if len(present) > 1 else None
     if not present:
@@ -167,6 +226,8 @@ def _compare(operator: str, left: Value, right: Value) -> Value:
         return None
     if _kind(left) != _kind(right):
         raise TypeError(f"not comparable: {left!r} {operator} {right!r}")
+    if Decimal in (type(left), type(right)):
+        left, right = _as_decimals(left, right)
     match operator:
         case "=":
             return left == right
@@ -183,9 +244,17 @@ def _compare(operator: str, left: Value, right: Value) -> Value:
     raise ValueError(operator)
 
 
+def _as_decimals(left: Value, right: Value) -> tuple[Value, Value]:
+    """A float that is compared with a decimal is the decimal that is written the same."""
+    return Decimal(repr(left) if isinstance(left, float) else left), Decimal(
+        repr(right) if isinstance(right, float) else right
+    )
+
+
 def _arithmetic(operator: str, left: Value, right: Value) -> Value:
     if left is None or right is None:
         return None
+    left, right = (float(side) if isinstance(side, Decimal) else side for side in (left, right))
     match operator:
         case "+":
             return left + right
@@ -220,26 +289,3 @@ def _like(value: Value, pattern: str) -> Value:
         else:
             expression += {"%": ".*", "_": "."}.get(character, re.escape(character))
     return re.fullmatch(expression, value, re.DOTALL) is not None
-
-
-def _call(name: str, arguments: list[Value]) -> Value:
-    present = [argument for argument in arguments if argument is not None]
-    match name:
-        case "coalesce":
-            return present[0] if present else None
-        case "least":
-            return min(present) if present else None
-        case "greatest":
-            return max(present) if present else None
-    if not present:
-        return None
-    match name:
-        case "abs":
-            return abs(arguments[0])
-        case "lower":
-            return arguments[0].lower()
-        case "upper":
-            return arguments[0].upper()
-        case "length":
-            return len(arguments[0])
-    raise ValueError(f"no function {name}")

@@ -8,7 +8,7 @@ only the single checks are used: windows, conditions, negations.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain, combinations, product
 from operator import itemgetter
 
@@ -30,7 +30,7 @@ from inside import (
 )
 from oracle.choices import follows, length_of, read_event
 from oracle.conditions import Lists, Lookup, Value, evaluate, holds, same
-from oracle.model import Bound, Candidate, OracleEvent, OracleMatch, Span
+from oracle.model import Bound, Candidate, OracleEvent, OracleMatch, Span, values_in_order
 from oracle.partition import Partition
 from oracle.returns import name_of, origins_of
 from oracle.tree import (
@@ -127,6 +127,7 @@ class Graph:
 
     def is_right_in_the_end(self, match: Composite) -> bool:
         """Whether no negation is violated that could not be judged before: those at the edges of everything."""
+        match = match if match.spans[WHOLE].lasts else without_order(match)
         return not any(
             self.is_violated(match, scope)
             for scope in self.forbidden
@@ -294,14 +295,30 @@ def gathered(composites: list[Composite]) -> Composite:
     places = dict.fromkeys(chain.from_iterable(composite.spans for composite in composites))
     return Composite(
         {name: in_order_of_time([composite.values.get(name, ()) for composite in composites]) for name in names},
-        {place: hull([one.spans[place] for one in composites if place in one.spans]) for place in places},
+        {place: one_span([one.spans[place] for one in composites if place in one.spans]) for place in places},
         dict(chain.from_iterable(composite.branch.items() for composite in composites)),
     )
 
 
 def in_order_of_time(several: list[tuple[OracleEvent | Span, ...]]) -> tuple[OracleEvent | Span, ...]:
     values = set(chain.from_iterable(several))
-    return tuple(sorted(values, key=lambda value: (value.s, value.e, getattr(value, "id", 0))))
+    return tuple(sorted(values, key=place_in_list))
+
+
+def place_in_list(value: OracleEvent | Span) -> tuple[object, ...]:
+    if isinstance(value, Span):
+        return value.s, value.e
+    order = values_in_order(value.order)
+    return value.s, order, value.e, order, value.content
+
+
+def without_order(composite: Composite) -> Composite:
+    """The same, at its times alone, as the match of an operator is for the next one."""
+    return replace(composite, spans={place: Span(span.s, span.e) for place, span in composite.spans.items()})
+
+
+def one_span(spans: list[Span]) -> Span:
+    return spans[0] if len(spans) == 1 else hull(spans)
 
 
 def hull(spans: list[Span]) -> Span:
@@ -309,10 +326,15 @@ def hull(spans: list[Span]) -> Span:
 
 
 def finished(pattern: Pattern, composite: Composite, path: Path, span: Span) -> Composite:
-    """The composite with the interval of its part, also as that of WITHIN and AS around the part."""
+    """The composite with the interval of its part, also as that of WITHIN and AS around the part.
+
+    Only an event has an order; with a WITHIN of its own it is a composite.
+    """
     values, spans = dict(composite.values), composite.spans | {path: span}
     while path and isinstance(wrapper := part_at(pattern, path[:-1]), Within | NamedPattern):
         path = path[:-1]
+        if isinstance(wrapper, Within):
+            span = Span(span.s, span.e)
         spans[path] = span
         if isinstance(wrapper, NamedPattern):
             values[wrapper.name] = (span,)
@@ -365,7 +387,7 @@ class Leaf(Node):
         found = []
         for event in self.events:
             composite = Composite({self.variable: (event,)})
-            composite = finished(self.graph.pattern, composite, self.path, Span(event.s, event.e))
+            composite = finished(self.graph.pattern, composite, self.path, event.span)
             if event.e == time and self.graph.is_right(composite, self.path, []):
                 found.append(composite)
         return found
@@ -383,7 +405,8 @@ class Either(Node):
         for index, item in enumerate(self.items):
             for given in item.step(time):
                 taken = Composite(given.values, given.spans, given.branch | {self.path: index})
-                composite = finished(self.graph.pattern, taken, self.path, given.spans[*self.path, index])
+                own = given.spans[*self.path, index]
+                composite = finished(self.graph.pattern, taken, self.path, Span(own.s, own.e))
                 if self.graph.is_right(composite, self.path, [given]):
                     found.append(composite)
         return found
@@ -404,7 +427,8 @@ class Passing(Node):
         self.waiting = [given for given in self.waiting if given not in due]
         found = []
         for given in due:
-            span = Span(given.spans[self.item].s, time)
+            own = given.spans[self.item]
+            span = own if isinstance(part_at(self.graph.pattern, self.path), Seq) else Span(own.s, time)
             composite = finished(self.graph.pattern, given, self.path, span)
             if self.graph.is_right(composite, self.path, [given]):
                 found.append(composite)
@@ -426,16 +450,24 @@ class Pair(Node):
 
     def step(self, time: int) -> list[Composite]:
         found = []
-        for side, operand in enumerate(self.operands):
-            given = [(self.graph.order_of(one, self.at(one, side)), one) for one in operand.step(time)]
-            for _, terminator in sorted(given, key=itemgetter(0)):
-                made = self.terminated(terminator, side)
-                found += made
-                if not made or self.graph.policy == RECENT:
-                    self.open[side].append(terminator)
-                if side == 1:
-                    self.seen.append(terminator)
+        given = [
+            (self.place_in_order(one, side), side, self.graph.order_of(one, self.at(one, side)), one)
+            for side, operand in enumerate(self.operands)
+            for one in operand.step(time)
+        ]
+        for _, side, _, terminator in sorted(given, key=itemgetter(0, 1, 2)):
+            made = self.terminated(terminator, side)
+            found += made
+            if not made or self.graph.policy == RECENT:
+                self.open[side].append(terminator)
+            if side == 1:
+                self.seen.append(terminator)
         return found
+
+    def place_in_order(self, given: Composite, side: int) -> tuple[object, ...]:
+        """Where it is among those that end at the same time; a composite has no order and comes first."""
+        lasts = given.spans[self.at(given, side)].lasts
+        return values_in_order(lasts[0][1]) if lasts else ()
 
     def at(self, given: Composite, side: int) -> Path:
         """Where the interval of an operand is: in a nest of SEQ or AND, the left one has that of the whole so far."""
@@ -459,6 +491,10 @@ class Pair(Node):
     def pair(self, initiator: Composite, terminator: Composite, side: int) -> Composite | None:
         """The two as one composite, if they fit."""
         left, right = (initiator, terminator) if side == 1 else (terminator, initiator)
+        left, right = (
+            one if one.spans[self.at(one, place)].lasts else without_order(one)
+            for place, one in enumerate((left, right))
+        )
         pair = paired(left, right)
         if pair is None or not self.is_in_order(left, right):
             return None
@@ -494,7 +530,7 @@ class Pair(Node):
         place = self.places[1]
         return not any(
             x.spans[self.places[0]].is_before(other.spans[place])
-            and other.spans[place].e < z.spans[place].e
+            and other.spans[place].ends_before(z.spans[place])
             and (instead := paired(x, other)) is not None
             and self.graph.conditions_hold(instead, [x, other], below=place)
             for other in self.seen

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
@@ -14,7 +14,9 @@ from oracle.tree import Path, is_inside
 class OracleEvent:
     """An event; `id` is its place in the order of arrival.
 
-    An event of a declared stream has `origins`: the events of the input below it.
+    An event of a declared stream has `origins`: the events of the input below it. An event of the input is `also` an
+    event of some streams of rows, where it has the same id and `is_selected`. `order` are the values of its order
+    columns; None: it has none.
     """
 
     id: int
@@ -23,15 +25,33 @@ class OracleEvent:
     e: int
     fields: dict[str, Value] = field(default_factory=dict, hash=False)
     origins: tuple[OracleEvent, ...] | None = None
+    order: tuple[Value, ...] | None = None
+    is_selected: bool = False
+    also: frozenset[str] = frozenset()
+
+    @property
+    def span(self) -> Span:
+        return Span(self.s, self.e, ((self.s, self.order),), ((self.e, self.order),))
 
     @property
     def is_declared(self) -> bool:
         return self.origins is not None
 
     @property
-    def rank(self) -> tuple[int, int, int]:
-        """Its place in the order of (end, start, arrival)."""
-        return self.e, self.s, self.id
+    def rank(self) -> tuple[object, ...]:
+        """Its place in the order of (end, start, content); of equal ends and starts, the order columns decide."""
+        values = values_in_order(self.order)
+        return self.e, values, self.s, values, *self.content
+
+    @property
+    def content(self) -> tuple[object, ...]:
+        """What orders events of the same interval: the stream, then the values of all columns, by column name.
+
+        Events of declared streams come in an order of their own.
+        """
+        columns = {} if self.is_declared else {**self.fields, "id": self.id}
+        named = tuple(columns[name] for name in sorted(columns))
+        return self.stream, values_in_order(named), self.id
 
 
 Kind = TypeVar("Kind")
@@ -57,15 +77,53 @@ class OracleMatch:
     origins: tuple[OracleEvent, ...] = field(default=(), compare=False)
 
 
+Instant = tuple[int, tuple[Value, ...] | None]
+"""A time, and the values that order the events at this time."""
+
+
+def values_in_order(order: tuple[Value, ...] | None) -> tuple[object, ...]:
+    """Values that compare like order columns: null comes first, and so does an event without them."""
+    return () if order is None else tuple((value is not None, value if value is not None else 0) for value in order)
+
+
+def precedes(x: Instant, y: Instant, ties: bool = False) -> bool:
+    """Whether one is before the other; where one has no order, the times alone decide. `ties` allows equal ones."""
+    if x[1] is None or y[1] is None:
+        return x[0] < y[0] or (ties and x[0] == y[0])
+    one, other = (x[0], values_in_order(x[1])), (y[0], values_in_order(y[1]))
+    return one < other or (ties and one == other)
+
+
 @dataclass(frozen=True, slots=True)
 class Span:
-    """An interval of time."""
+    """An interval of time, from one of the instants `firsts` to one of the instants `lasts`."""
 
     s: int
     e: int
+    firsts: tuple[Instant, ...] = field(default=(), compare=False)
+    lasts: tuple[Instant, ...] = field(default=(), compare=False)
 
-    def is_before(self, other: Span) -> bool:
-        return self.e < other.s
+    def is_before(self, other: Span, ties: bool = False) -> bool:
+        return all(
+            precedes(x, y, ties) for x in self.lasts or ((self.e, None),) for y in other.firsts or ((other.s, None),)
+        )
+
+    def ends_before(self, other: Span) -> bool:
+        """Whether it ends earlier. The order decides between two last events, otherwise only the times do."""
+        if len(self.lasts) == len(other.lasts) == 1:
+            return precedes(self.lasts[0], other.lasts[0])
+        return self.e < other.e
+
+
+def hull(spans: Sequence[Span], in_sequence: bool = False) -> Span:
+    """From the earliest start to the latest end; in a sequence the first one is first and the last one last."""
+    first, last = (spans[:1], spans[-1:]) if in_sequence else (spans, spans)
+    return Span(
+        min(span.s for span in spans),
+        max(span.e for span in spans),
+        tuple(instant for span in first for instant in span.firsts),
+        tuple(instant for span in last for instant in span.lasts),
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,10 +11,22 @@ from collections.abc import Iterator
 from dataclasses import replace
 from itertools import pairwise
 
-from inside import And, Events, Expr, NamedPattern, Operation, PatternQuery, Pick, Repeat, Same, Window
+from inside import (
+    And,
+    Events,
+    Expr,
+    NamedPattern,
+    Operation,
+    PatternQuery,
+    Pick,
+    Repeat,
+    Same,
+    Window,
+    Within,
+)
 from oracle.choices import Choices, length_of, read_event
 from oracle.conditions import Lists, Lookup, Value, holds, same
-from oracle.model import Candidate, OracleEvent, Span, join, overlay
+from oracle.model import Candidate, OracleEvent, Span, join, overlay, values_in_order
 from oracle.tree import (
     AGGREGATES,
     PREVIOUS,
@@ -35,6 +47,7 @@ from oracle.tree import (
     names_below,
     names_in,
     part_at,
+    reaches_at,
     right_neighbour,
     scope_around,
     scope_of,
@@ -53,6 +66,11 @@ class Partition(Choices):
         self.query = query
         self.home = homes(query.pattern)
         self.named = {part.name: path for path, part in walk(query.pattern) if isinstance(part, NamedPattern)}
+        self.reaches = [
+            (scope_of(query.pattern, path), path, part)
+            for path, part in walk(query.pattern)
+            if isinstance(part, Within) and part.reach is not None and not part.loose
+        ]
         self.picks = [path for path, part in walk(query.pattern) if isinstance(part, Pick)]
         self.conjuncts = [(self.scope_of_conjunct(conjunct), conjunct) for conjunct in conjuncts_of(query.where)]
         self.anchor = {scope: anchor_of(query.pattern, scope) for scope in self.scopes}
@@ -94,6 +112,7 @@ class Partition(Choices):
         return (
             around
             if self.conditions_hold(around, scope, below)
+            and self.reaches_hold(around, scope, below)
             and self.rounds_hold(whole, around, [place for place in inner if is_repeated(self.pattern, place)])
             and not any(self.is_violated(whole, around, place) for place in inner if is_forbidden(self.pattern, place))
             and all(
@@ -150,7 +169,13 @@ class Partition(Choices):
     def place_in_list(self, element: Candidate, scope: Path) -> tuple[object, ...]:
         span = element.spans[scope]
         names = [name for name in self.home if name in element.bindings]
-        return span.s, span.e, [element.bindings[name].id for name in names], sorted(element.branch.items())
+        first, last = ([(time, values_in_order(order)) for time, order in ends] for ends in (span.firsts, span.lasts))
+        return (
+            (span.s, sorted(first)[:1]),
+            (span.e, sorted(last)[-1:]),
+            [element.bindings[name].content for name in names],
+            sorted(element.branch.items()),
+        )
 
     def is_enough(self, elements: tuple[Candidate, ...], scope: Path) -> bool:
         repeat = part_at(self.pattern, scope[:-1])
@@ -165,7 +190,7 @@ class Partition(Choices):
         x, z = ((*path, index) for index in FIRST_AFTER[operator])
         return not any(
             around.spans[x].is_before(other.spans[z])
-            and other.spans[z].e < around.spans[z].e
+            and other.spans[z].ends_before(around.spans[z])
             and (instead := self.with_other(around, scope, z, other)) is not None
             and self.checked(instead, scope, match, below=z) is not None
             for other in self.candidates(z)
@@ -211,7 +236,7 @@ class Partition(Choices):
             case "APERIODIC":
                 return x.e <= n.e <= y.e
             case "PERIODIC":
-                return x.e < n.s and n.e <= around.moments[path][0]
+                return x.is_before(n) and n.e <= around.moments[path][0]
             case "UNLESS" | "APERIODIC*":
                 return x.is_before(n) and n.is_before(y)
         raise ValueError(f"{part.operator} forbids and collects nothing")
@@ -219,7 +244,9 @@ class Partition(Choices):
     def lies_after_left_end(self, match: Candidate, around: Candidate, inner: Candidate, scope: Path) -> bool:
         neighbour = left_neighbour(self.pattern, scope[:-1])
         if neighbour is not None:
-            return around.spans[neighbour].is_before(inner.spans[scope])
+            return around.spans[neighbour].is_before(inner.spans[scope], self.ties)
+        if reaches_at(self.pattern, scope):
+            return True
         self.require_window()
         return all(
             self.first_position(inner) >= self.last_position(match) - (window.count - 1)
@@ -231,7 +258,9 @@ class Partition(Choices):
     def lies_before_right_end(self, match: Candidate, around: Candidate, inner: Candidate, scope: Path) -> bool:
         neighbour = right_neighbour(self.pattern, scope[:-1])
         if neighbour is not None:
-            return inner.spans[scope].is_before(around.spans[neighbour])
+            return inner.spans[scope].is_before(around.spans[neighbour], self.ties)
+        if reaches_at(self.pattern, scope):
+            return True
         if isinstance(part_at(self.pattern, scope[:-2]), And):
             return inner.spans[scope].e <= match.spans[WHOLE].e
         self.require_window()
@@ -245,6 +274,32 @@ class Partition(Choices):
     def require_window(self) -> None:
         if not self.windows:
             raise ValueError("an open scope that no WITHIN closes")
+
+    # Section 4: reaches
+
+    def reaches_hold(self, around: Candidate, scope: Path, below: Path) -> bool:
+        """Whether every item of the scope with a reach is where it has to be."""
+        return all(
+            is_in_reach(around.spans[path], self.around_which(around, part), part, self.ties)
+            for home, path, part in self.reaches
+            if home == scope and path in around.spans and is_inside(path, below)
+        )
+
+    def around_which(self, around: Candidate, part: Within) -> Span:
+        event = around.bindings[part.reach.anchor]
+        return event.span
+
+    def deadlines(self, match: Candidate) -> list[float]:
+        """When reaches close the scopes on the right side of which nothing else is."""
+        found = []
+        for scope in self.scopes:
+            own = reaches_at(self.pattern, scope)
+            is_operand = is_repeated(self.pattern, scope) or isinstance(part_at(self.pattern, scope[:-1]), Operation)
+            if not own or is_operand or right_neighbour(self.pattern, scope[:-1]) is not None:
+                continue
+            if self.is_taken(match, scope) and all(part.reach.side != "BEFORE" for part in own):
+                found += [match.bindings[part.reach.anchor].e + length_of(part.window) for part in own]
+        return found
 
     # Section 3: conditions
 
@@ -330,7 +385,7 @@ class Partition(Choices):
         for pick in self.picks:
             if is_open or self.waits(pick):
                 closings.append(self.closing(self.besides(match, pick)))
-        return max([match.spans[WHOLE].e, *closings])
+        return max([match.spans[WHOLE].e, *closings, *self.deadlines(match)])
 
     def is_taken(self, match: Candidate, scope: Path) -> bool:
         """Whether the scope, or the outermost one around it, stands in the branches that the match took."""
@@ -340,6 +395,8 @@ class Partition(Choices):
     def is_trailing(self, scope: Path) -> bool:
         """At the right edge of everything, in SEQ; every other scope closes at an event of the match or before."""
         if is_repeated(self.pattern, scope) or isinstance(part_at(self.pattern, scope[:-1]), Operation):
+            return False
+        if reaches_at(self.pattern, scope):
             return False
         in_seq = is_sequence(part_at(self.pattern, scope[:-2]))
         return in_seq and right_neighbour(self.pattern, scope[:-1]) is None
@@ -364,3 +421,15 @@ class Partition(Choices):
             return match.spans[WHOLE].s + length_of(window)
         last = self.first_position(match) + window.count - 1
         return self.ordered[last].e if last < len(self.ordered) else math.inf
+
+
+def is_in_reach(x: Span, a: Span, part: Within, ties: bool) -> bool:
+    """The table of section 4."""
+    d = length_of(part.window)
+    match part.reach.side:
+        case "OF":
+            return x.s >= a.s - d and x.e <= a.e + d
+        case "BEFORE":
+            return x.s >= a.s - d and x.is_before(a, ties)
+        case _:
+            return a.is_before(x, ties) and x.e <= a.e + d

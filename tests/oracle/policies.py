@@ -6,9 +6,9 @@ import math
 from collections.abc import Iterable, Iterator
 
 from inside import Same, Within
-from oracle.model import Candidate, Span, join
-from oracle.partition import Partition
-from oracle.tree import WHOLE, Path, is_inside, names_below, names_in, part_at, scope_of, walk
+from oracle.model import Candidate, Span, hull, join
+from oracle.partition import Partition, is_in_reach
+from oracle.tree import WHOLE, Path, is_inside, names_below, names_in, part_at, scope_of, variable_at, walk
 
 
 def picked(partition: Partition, found: Iterable[Candidate]) -> list[Candidate]:
@@ -17,12 +17,17 @@ def picked(partition: Partition, found: Iterable[Candidate]) -> list[Candidate]:
     kept = everything
     for pick in partition.picks:
         latest = part_at(partition.pattern, pick).latest
-        best: dict[object, int] = {}
+        rivals: dict[object, list[Span]] = {}
         for match in everything:
-            rest = the_rest(partition, match, pick)
-            end = match.spans[pick].e
-            best[rest] = (max if latest else min)(end, best.get(rest, end))
-        kept = [match for match in kept if match.spans[pick].e == best[the_rest(partition, match, pick)]]
+            rivals.setdefault(the_rest(partition, match, pick), []).append(match.spans[pick])
+        kept = [
+            match
+            for match in kept
+            if not any(
+                match.spans[pick].ends_before(other) if latest else other.ends_before(match.spans[pick])
+                for other in rivals[the_rest(partition, match, pick)]
+            )
+        ]
     return kept
 
 
@@ -41,11 +46,14 @@ def the_rest(partition: Partition, match: Candidate, pick: Path) -> object:
 
 def strict(partition: Partition, found: Iterable[Candidate]) -> list[Candidate]:
     """The matches of events that follow each other without another one of the partition between them."""
-    return [
-        match
-        for match in found
-        if partition.last_position(match) - partition.first_position(match) == len(match.events()) - 1
-    ]
+    leaves = [path for path, _ in partition.events_below(WHOLE) if scope_of(partition.pattern, path) == WHOLE]
+    names = [variable_at(part_at(partition.pattern, leaf), leaf) for leaf in leaves]
+    found_in_order = []
+    for match in found:
+        positions = [partition.position[match.bindings[name].id] for name in names]
+        if positions == list(range(positions[0], positions[0] + len(positions))):
+            found_in_order.append(match)
+    return found_in_order
 
 
 # MATCH NEXT
@@ -65,8 +73,8 @@ def next_matches(partition: Partition) -> Iterator[Candidate]:
 
 def with_next(partition: Partition, chosen: Candidate, leaf: Path, leaves: list[Path]) -> Candidate | None:
     """The choice and the earliest event after it that goes with it."""
-    last = max(event.e for event in chosen.events())
-    later = [event for event in partition.candidates(leaf) if event.spans[leaf].s > last]
+    last = hull([event.span for event in chosen.events()])
+    later = [event for event in partition.candidates(leaf) if last.is_before(event.spans[leaf], partition.ties)]
     for event in sorted(later, key=lambda candidate: candidate.events()[0].rank):
         together = join(chosen, event)
         if together is not None and is_possible(partition, together, leaves):
@@ -78,7 +86,9 @@ def is_possible(partition: Partition, chosen: Candidate, leaves: list[Path]) -> 
     """Whether the windows, and the conditions over what is bound so far, hold."""
     bound = with_spans_so_far(chosen, leaves)
     windows = [(WHOLE, window) for window in partition.windows]
-    windows += [(path, part.window) for path, part in walk(partition.pattern) if isinstance(part, Within)]
+    parts = [(path, part) for path, part in walk(partition.pattern) if isinstance(part, Within)]
+    windows += [(path, part.window) for path, part in parts if part.reach is None]
+    reached = [(path, part) for path, part in parts if part.reach and scope_of(partition.pattern, path) == WHOLE]
     complete = {
         name
         for name in partition.home
@@ -88,14 +98,24 @@ def is_possible(partition: Partition, chosen: Candidate, leaves: list[Path]) -> 
             and all(leaf in chosen.spans for leaf in leaves if is_inside(leaf, partition.named[name]))
         )
     }
-    return all(
-        partition.fits(part_of(partition, bound, path), path, window) for path, window in windows if path in bound.spans
-    ) and all(
-        partition.agrees(bound, conjunct)
-        if isinstance(conjunct, Same)
-        else not names_in(conjunct) <= complete or partition.holds_if_bound(bound, conjunct)
-        for home, conjunct in partition.conjuncts
-        if home == WHOLE or isinstance(conjunct, Same)
+    return (
+        all(
+            is_in_reach(bound.spans[path], partition.around_which(bound, part), part, partition.ties)
+            for path, part in reached
+            if path in bound.spans and part.reach.anchor in bound.bindings
+        )
+        and all(
+            partition.fits(part_of(partition, bound, path), path, window)
+            for path, window in windows
+            if path in bound.spans
+        )
+        and all(
+            partition.agrees(bound, conjunct)
+            if isinstance(conjunct, Same)
+            else not names_in(conjunct) <= complete or partition.holds_if_bound(bound, conjunct)
+            for home, conjunct in partition.conjuncts
+            if home == WHOLE or isinstance(conjunct, Same)
+        )
     )
 
 
@@ -110,7 +130,7 @@ def with_spans_so_far(chosen: Candidate, leaves: list[Path]) -> Candidate:
     for path in {leaf[:length] for leaf in leaves for length in range(len(leaf))}:
         spans = [chosen.spans[leaf] for leaf in leaves if leaf in chosen.spans and is_inside(leaf, path)]
         if spans:
-            chosen = chosen.with_span(path, Span(min(span.s for span in spans), max(span.e for span in spans)))
+            chosen = chosen.with_span(path, hull(spans))
     return chosen
 
 
@@ -134,12 +154,12 @@ def order_of(partition: Partition, match: Candidate) -> tuple[object, ...]:
     )
 
 
-def ranks_of(partition: Partition, match: Candidate, name: str) -> list[tuple[float, float, float]]:
+def ranks_of(partition: Partition, match: Candidate, name: str) -> list[tuple[object, ...]]:
     """The ranks of the events that a variable binds."""
     if name in match.bindings:
         return [match.bindings[name].rank]
     return [
-        element.bindings[name].rank if name in element.bindings else (math.inf, math.inf, math.inf)
+        element.bindings[name].rank if name in element.bindings else (math.inf,)
         for element in match.rounds.get(partition.home[name], ())
     ]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from inside import Expr, Field, Return
+from inside import Call, Entry, Expr, Field, Literal, Return, StructMember, rewrite_expression
 from oracle.conditions import Value, evaluate
 from oracle.model import Bound, Candidate, OracleEvent, OracleMatch
 from oracle.partition import Partition
@@ -61,18 +61,36 @@ def columns_of(partition: Partition, match: Candidate) -> dict[str, Value]:
 def name_of(column: Return, number: int) -> str:
     if column.alias is not None:
         return column.alias
-    return column.expression.name if isinstance(column.expression, Field) else f"column_{number}"
+    is_span = isinstance(column.expression, Call) and column.expression.name in ("span_start", "span_end")
+    return (
+        column.expression.name if is_span or isinstance(column.expression, Field | StructMember) else f"column_{number}"
+    )
 
 
 def value_of(partition: Partition, match: Candidate, expression: Expr) -> Value:
     """The value of a column: a field of a list is the list of the values."""
+
+    def with_span(part: Expr) -> Expr | None:
+        is_span = isinstance(part, Call) and part.name in ("span_start", "span_end")
+        return Literal(span_of(match)[part.name == "span_end"]) if is_span else None
+
+    expression = rewrite_expression(expression, with_span)
     lists = replace(partition.lists(match), lineage=lambda name: lineage_of(partition, match, name))
-    if isinstance(expression, Field):
-        home = partition.home[expression.variable]
+    field = expression
+    while isinstance(field, StructMember | Entry):
+        field = field.operand
+    if isinstance(field, Field):
+        home = partition.home[field.variable]
         if is_list(partition.pattern, home):
-            elements = lists.elements({expression.variable})
+            elements = lists.elements({field.variable})
             return tuple(evaluate(expression, element) for element in elements) if home in match.lists() else None
     return evaluate(expression, partition.lookup(match), lists)
+
+
+def span_of(match: Candidate) -> tuple[int, int]:
+    """The interval of the match together with every event that it lists."""
+    whole, events = match.spans[WHOLE], everything_of(match)
+    return min(whole.s, *(event.s for event in events)), max(whole.e, *(event.e for event in events))
 
 
 def lineage_of(partition: Partition, match: Candidate, name: str | None) -> tuple[int, ...]:

@@ -11,7 +11,22 @@ from dataclasses import dataclass, field, replace
 from graphlib import TopologicalSorter
 from itertools import count
 
-from inside import Atom, Event, Fact, Field, PatternQuery, Rule, Ruleset, Statements, StreamDeclaration, While
+from inside import (
+    Atom,
+    Event,
+    Expr,
+    Fact,
+    Field,
+    InTable,
+    PatternQuery,
+    Rule,
+    Ruleset,
+    Statements,
+    StreamDeclaration,
+    While,
+    change_expressions,
+    rewrite_expression,
+)
 from oracle.bodies import Body, Facts, Row
 from oracle.conditions import Value, same
 from oracle.model import OracleEvent, OracleMatch
@@ -47,6 +62,9 @@ def derive(
     `tables` are those that do not change; `attributes` the columns of streams and tables without a declaration.
     """
     rules = program.ruleset or Ruleset()
+    looked_up = table_rows(rules, tables or {})
+    columns = attributes_of(program, attributes or {})
+    program = replace(program, statements=tuple(with_tables(query, looked_up, columns) for query in program.statements))
     made = {*rules.heads, *(query.name for query in program.declared)}
     known = [event for event in events if event.stream not in made]
     horizon = max((event.e for event in known), default=0)
@@ -72,6 +90,20 @@ def in_order(events: Sequence[OracleEvent]) -> list[OracleEvent]:
 
 def attribute_order(event: OracleEvent) -> list[tuple[bool, Value]]:
     return [(value is not None, 0 if value is None else value) for value in event.fields.values()]
+
+
+def with_tables(
+    query: PatternQuery, tables: Mapping[str, Sequence[Row]], columns: Mapping[str, Sequence[str]]
+) -> PatternQuery:
+    """The query with the values of the tables in which its conditions look something up."""
+
+    def known(part: Expr) -> Expr | None:
+        if not isinstance(part, InTable):
+            return None
+        column = part.column or columns[part.table][0]
+        return replace(part, values=[row.fields[column] for row in tables[part.table]])
+
+    return change_expressions(query, lambda expr: rewrite_expression(expr, known))
 
 
 # What is declared

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from fractions import Fraction
 from itertools import product
 from typing import Any
@@ -20,6 +20,7 @@ from inside import (
     Constant,
     CountTest,
     Either,
+    Field,
     Literal,
     Location,
     Move,
@@ -98,6 +99,21 @@ class Tracking:
                 return belief
             raise
         return mixed(after, belief, chance)
+
+
+def in_order(
+    state: StateStatement, rows: Sequence[Event], order: Sequence[str] = (), p: str | None = None
+) -> list[int]:
+    """The places of the rows by time, order columns, stream and content: the columns that the state uses, then all."""
+    terms = [getattr(r.change, part.name) for r in state.responses for part in fields(r.change)]
+    used = sorted({*(term.name for term in terms if isinstance(term, Field)), *([p] if p is not None else [])})
+
+    def key(place: int) -> tuple[Any, ...]:
+        row = rows[place]
+        names = (*order, "type", *used, *sorted(row))
+        return row["t"], [(row[name] is not None, row[name] if row[name] is not None else 0) for name in names]
+
+    return sorted(range(len(rows)), key=key)
 
 
 def start_of(state: StateStatement) -> Belief:

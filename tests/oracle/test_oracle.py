@@ -449,9 +449,9 @@ class TestWindows:
         assert bound(run(seq("A a", "B b"), "A1 E2 B3", within=Events(3))) == ["a0 b2"]
         assert run(seq("A a", "B b"), "A1 E2 B3", within=Events(2)) == []
 
-    def test_positions_are_in_order_of_end_then_arrival(self) -> None:
-        assert bound(run(seq("A a", "B b"), "E3 B3 A2", within=Events(3))) == ["a2 b1"]
-        assert run(seq("A a", "B b"), "E3 B3 A2", within=Events(2)) == []
+    def test_positions_are_in_order_of_end_then_content(self) -> None:
+        assert bound(run(seq("A a", "C c"), "C3 B3 A2", within=Events(3))) == ["a2 c0"]
+        assert run(seq("A a", "C c"), "C3 B3 A2", within=Events(2)) == []
         assert bound(run(seq("A a", "B b"), "B3 E3 A2", within=Events(2))) == ["a2 b0"]
         assert run(seq("A a", "B b"), "A1 E1-3 B3", within=Events(2)) == []
 

@@ -18,11 +18,14 @@ from inside import (
     Binary,
     Call,
     Case,
+    Cast,
     Duration,
+    Entry,
     Event,
     Expr,
     Field,
     InList,
+    InTable,
     IsNull,
     Like,
     Literal,
@@ -35,6 +38,7 @@ from inside import (
     Repeat,
     Same,
     Seq,
+    StructMember,
     Timestamp,
     Unary,
     Within,
@@ -43,7 +47,7 @@ from inside import (
 Path = tuple[int, ...]
 WHOLE: Path = ()
 
-AGGREGATES = ("count", "sum", "avg", "min", "max", "stddev", "first", "last", "list")
+AGGREGATES = ("count", "sum", "avg", "min", "max", "stddev", "first", "last", "list", "count_distinct", "collect_set")
 PREVIOUS = "prev"
 LINEAGE = "lineage"
 
@@ -211,8 +215,10 @@ def operands(expr: Expr) -> tuple[Expr, ...]:
     match expr:
         case Literal() | Duration() | Timestamp() | Field() | Same():
             return ()
-        case Unary() | Like() | IsNull():
+        case Unary() | Like() | IsNull() | InTable() | StructMember() | Cast():
             return (expr.operand,)
+        case Entry():
+            return (expr.operand, expr.key)
         case Binary():
             return (expr.left, expr.right)
         case InList():
@@ -250,6 +256,44 @@ def calls_in(expr: Expr) -> set[str]:
     """The names of all functions that are called."""
     below = {name for operand in operands(expr) for name in calls_in(operand)}
     return below | {expr.name} if isinstance(expr, Call) else below
+
+
+def reaches_at(pattern: Pattern, path: Path) -> list[Within]:
+    """The reaches of the part at the path itself, inside of WITHINs and AS."""
+    part, found = part_at(pattern, path), []
+    while isinstance(part, Within | NamedPattern):
+        if isinstance(part, Within) and part.reach is not None:
+            found.append(part)
+        part = part.item
+    return found
+
+
+def certain_names(pattern: Pattern, path: Path) -> set[str]:
+    """The variables of single events that every match of the part at the path binds."""
+    part = part_at(pattern, path)
+    if isinstance(part, Event):
+        return {part.variable} - {None}
+    inner = [(*path, index) for index, item in enumerate(parts(part)) if is_positive(item)]
+    below = [certain_names(pattern, place) for place in inner if place not in scopes(pattern)]
+    if isinstance(part, Or) or (isinstance(part, Operation) and part.operator == "ANYONE"):
+        return set.intersection(*below)
+    if isinstance(part, Operation) and part.operator == "ANY":
+        return {name for name in set().union(*below) if sum(name not in names for names in below) < part.count}
+    return set().union(*below)
+
+
+def reachable_names(pattern: Pattern, path: Path) -> set[str]:
+    """The variables that a reach of the part at the path may name: of items beside it, or beside what is around it."""
+    found: set[str] = set()
+    for length in range(len(path)):
+        around = part_at(pattern, path[:length])
+        if isinstance(around, Or) or (isinstance(around, Operation) and around.operator in ("ANYONE", "ANY")):
+            continue
+        beside = [(*path[:length], index) for index, item in enumerate(parts(around)) if is_positive(item)]
+        for place in beside:
+            if place[-1] != path[length] and place not in scopes(pattern):
+                found |= certain_names(pattern, place)
+    return found
 
 
 def names_below(pattern: Pattern, path: Path) -> set[str]:

@@ -5,6 +5,7 @@ Unsatisfiable conditions (`never-holds`) are left out: the oracle finds no match
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import combinations, product
 
 from inside import (
@@ -34,17 +35,21 @@ from oracle.tree import (
     WHOLE,
     Path,
     calls_in,
+    certain_names,
     conjuncts_of,
     homes,
     is_inside,
     is_list,
     is_positive,
     is_repeated,
+    is_sequence,
     left_neighbour,
     mentions,
     names_in,
     occurrences,
     part_at,
+    reachable_names,
+    reaches_at,
     right_neighbour,
     scope_around,
     scope_of,
@@ -61,6 +66,7 @@ def problems(query: PatternQuery) -> set[str]:
         *_problems_of_shape(query.pattern),
         *_problems_of_names(query.pattern),
         *_open_scopes(query),
+        *_problems_of_reaches(query.pattern),
         *_problems_of_picks(query),
         *_endless_periodics(query),
         *_problems_of_policy(query),
@@ -75,7 +81,7 @@ def has_open_scope(pattern: Pattern) -> bool:
         left_neighbour(pattern, path) is None
         or (right_neighbour(pattern, path) is None and isinstance(part_at(pattern, path[:-1]), Seq))
         for path, part in walk(pattern)
-        if not is_positive(part)
+        if not is_positive(part) and not reaches_at(pattern, (*path, 0))
     )
 
 
@@ -155,13 +161,75 @@ def _endless_periodics(query: PatternQuery) -> set[str]:
     for path, part in walk(query.pattern):
         if isinstance(part, Operation) and part.operator == "PERIODIC" and len(part.items) == 1:
             outer = [part_at(query.pattern, path[:length]) for length in range(len(path))]
-            windows = [query.within, *(around.window for around in outer if isinstance(around, Within))]
+            windows = [
+                query.within,
+                *(around.window for around in outer if isinstance(around, Within) and not around.reach),
+            ]
             if all(window is None or isinstance(window, Events) for window in windows):
                 return {"endless-periodic"}
     return set()
 
 
+def _problems_of_reaches(pattern: Pattern) -> set[str]:
+    """Whom a reach may name, and that the scopes that only reaches close depend on nothing that may still change."""
+    found = set()
+    for path, part in walk(pattern):
+        if not isinstance(part, Within) or part.reach is None:
+            continue
+        if isinstance(part.window, Events):
+            found.add("reach-window")
+        if part.reach.anchor not in reachable_names(pattern, path):
+            found.add("reach-anchor")
+    for path, part in walk(pattern):
+        if is_positive(part) or found:
+            continue
+        own = reaches_at(pattern, (*path, 0))
+        for side, is_beyond in (("BEFORE", left_of), ("AFTER", right_of)):
+            if any(reach.reach.side == side and reach.reach.anchor in is_beyond(pattern, path) for reach in own):
+                found.add("reach-nowhere")
+        is_open = own and right_neighbour(pattern, path) is None and all(reach.reach.side != "BEFORE" for reach in own)
+        if is_open and not {reach.reach.anchor for reach in own} <= _final_names(pattern):
+            found.add("reach-open")
+    return found
+
+
+def left_of(pattern: Pattern, path: Path) -> set[str]:
+    """What SEQ puts before the path and every match binds."""
+    return _in_sequence(pattern, path, lambda index, here: index < here)
+
+
+def right_of(pattern: Pattern, path: Path) -> set[str]:
+    return _in_sequence(pattern, path, lambda index, here: index > here)
+
+
+def _in_sequence(pattern: Pattern, path: Path, is_there: Callable[[int, int], bool]) -> set[str]:
+    found: set[str] = set()
+    for length in range(len(path)):
+        around = part_at(pattern, path[:length])
+        if is_sequence(around):
+            for index, item in enumerate(around.items):
+                if is_there(index, path[length]) and is_positive(item):
+                    found |= certain_names(pattern, (*path[:length], index))
+    return found
+
+
+def _final_names(pattern: Pattern) -> set[str]:
+    """The variables of the whole pattern that no choice among matches is about."""
+    firsts = ("UNLESS", "APERIODIC*", "PERIODIC*")
+    return {
+        name
+        for name, path in occurrences(pattern)
+        if scope_of(pattern, path) == WHOLE
+        and not any(
+            isinstance(around, Pick) or (isinstance(around, Operation) and around.operator in firsts)
+            for around in (part_at(pattern, path[:length]) for length in range(len(path)))
+        )
+    }
+
+
 def _problems_of_policy(query: PatternQuery) -> set[str]:
+    if query.policy in CONTEXTS and any(isinstance(part, Within) and part.reach for _, part in walk(query.pattern)):
+        return {"policy-operator"}
     if query.policy in CONTEXTS:
         found = {"policy-combination"} if query.consume else set()
         return found if _is_for_contexts(query.pattern) else {*found, "policy-operator"}
@@ -219,7 +287,7 @@ def _problems_of_names(pattern: Pattern) -> set[str]:
 def _open_scopes(query: PatternQuery) -> set[str]:
     pattern, closed = query.pattern, query.within is not None
     while isinstance(pattern, Within | NamedPattern):
-        closed = closed or isinstance(pattern, Within)
+        closed = closed or (isinstance(pattern, Within) and pattern.reach is None)
         pattern = pattern.item
     return set() if closed or not has_open_scope(query.pattern) else {"open-scope"}
 

@@ -36,6 +36,7 @@ outputs:
     headers: {Authorization: "Bearer ${TOKEN}"}
   r: console
 """
+ORDERED = TEXT.replace("type: kind", "type: kind, order: ORDER")
 SECRETS = {"HOOK": "kitchen", "TOKEN": "hunter2"}
 
 
@@ -145,3 +146,12 @@ def keys_of(shape: Shape) -> set[str]:
 def test_the_page_names_every_key() -> None:
     page = (Path(__file__).parents[2] / "docs" / "pipelines.md").read_text(encoding="utf-8")
     assert not {key for key in keys_of(PIPELINE) if f"`{key}`" not in page}
+
+
+def test_order_is_a_column_or_a_list_of_columns(tmp_path: Path) -> None:
+    (tmp_path / "events").mkdir()
+    for written, names in (("line", ["line"]), ("[day, line]", ["day", "line"])):
+        text = ORDERED.replace("ORDER", written)
+        pipeline = read_pipeline_text(text, tmp_path / "pipeline.yaml", SECRETS)
+        assert [column.value for column in pipeline.sources[0].order] == names
+        assert described(pipeline)["sources"][0]["order"] == names

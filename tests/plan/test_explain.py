@@ -46,7 +46,7 @@ def section(text: str, title: str) -> list[str]:
         ("FOLLOWS(A a, AND(B b, C c), 5)", ["  c no later than b", "  b before c"]),
         ("NEXT(A a, B b)", ["b is the next event after a, with no event between"]),
         ("SEQ(A a, B b) WHERE b.t > a.t + 5", ["a before b by more than 5"]),
-        ("SEQ(A a, FIRST B b, C c)", ["no B b that ends earlier with the same other events"]),
+        ("SEQ(A a, FIRST B b, C c)", ["no B b that ends earlier in an otherwise equal match"]),
     ],
 )
 def test_graph_says_what_operators_mean(pattern: str, lines: list[str]) -> None:
@@ -68,7 +68,7 @@ def test_conditions_on_a_moment_name_it_as_it_is_written() -> None:
 def test_of_many_rounds_the_fewest_are_shown() -> None:
     said = section("PATTERN SEQ(A a, B b{2,9}) WITHIN 5", "GRAPH")
     assert said[0] == "branch 1 of 8: b 2 times"
-    assert said[-1] == "branch 8 of 8: b 9 times, in order, otherwise the same"
+    assert said[-1] == "branch 8 of 8: b 9 times, in order, otherwise like an earlier branch"
     assert sum("b[2]: an event of B" in line for line in said) == 1
     assert section("PATTERN SEQ(A a, B b{2,9}) WITHIN 5", "STATE") == [
         "A as a: kept for 5",
@@ -79,7 +79,7 @@ def test_of_many_rounds_the_fewest_are_shown() -> None:
 
 def test_branches_that_differ_in_more_than_rounds_are_all_shown() -> None:
     said = section("PATTERN SEQ(A a, OR(B b{1,2}, C c)) WITHIN 5", "GRAPH")
-    assert sum("otherwise the same" in line for line in said) == 1
+    assert sum("otherwise like an earlier branch" in line for line in said) == 1
     assert "  c: an event of C" in said
 
 
@@ -198,8 +198,8 @@ def test_a_context_that_cannot_be_is_refused() -> None:
 
 def test_first_and_last() -> None:
     assert section("PATTERN SEQ(A a, FIRST B b, LAST C c) WITHIN 5", "CHOICE") == [
-        "FIRST B b: among matches with the same other events, the one in which it ends earliest",
-        "LAST C c: among matches with the same other events, the one in which it ends latest",
+        "FIRST B b: among matches that differ only in this item, the one in which it ends earliest",
+        "LAST C c: among matches that differ only in this item, the one in which it ends latest",
         "a match is reported when its window closes, because a later event could still change the choice",
         "events are shared",
     ]

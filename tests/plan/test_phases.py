@@ -31,6 +31,7 @@ TABLE price(product, amount);
 RULE overdue(id, a) <- o: order(id=id, product=p), w: extend(o, 6), while w: not shipped(id=id), price(p, a);
 PATTERN chosen AND(A, FOLLOWS(B b, C c, 5)) PARTITION BY k WITHIN 10 MATCH RECENT;
 PATTERN whole FOLLOWS(A, AND(B b, C c), 5) WITHIN 10;
+PATTERN spanned SEQ(COLLECT F f, A a) WITHIN 10 RETURN span_start();
 """
 
 

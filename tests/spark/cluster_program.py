@@ -27,7 +27,7 @@ import pyarrow.parquet as pq
 
 import ensue
 from case_files import Case, input_of, render_rows
-from test_cases import ALL, codes_of, columns_of, has_rules, order_of_arrival_counts
+from test_cases import ALL, codes_of, columns_of, has_rules
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -150,11 +150,10 @@ def sampled_cases() -> list[Case]:
 
 
 def is_usable(case: Case) -> bool:
-    """Rows of a DataFrame have no order, and Spark tells columns apart by more than upper and lower case."""
+    """Spark tells columns apart by more than upper and lower case."""
     tables = input_of(case, [])
     schemas = [table.schema for table in (tables.values() if case.has_tables else [tables])]
-    tells_apart = all(len({name.lower() for name in schema.names}) == len(schema.names) for schema in schemas)
-    return tells_apart and not order_of_arrival_counts(case)
+    return all(len({name.lower() for name in schema.names}) == len(schema.names) for schema in schemas)
 
 
 def refused_cases() -> list[Case]:
@@ -163,13 +162,12 @@ def refused_cases() -> list[Case]:
 
 
 def detect_case(spark: SparkSession, case: Case) -> DataFrame:
-    type_column, end = columns_of(case)
     tables = input_of(case, case.parsed_events())
     frames = {name: frame_of(spark, table) for name, table in tables.items()} if case.has_tables else None
     given = frames if frames is not None else frame_of(spark, tables)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ensue.EnsueWarning)
-        return ensue.detect(given, case.query, time="time", type=type_column, end=end)
+        return ensue.detect(given, case.query, **columns_of(case))
 
 
 def frame_of(spark: SparkSession, table: pa.Table) -> DataFrame:

@@ -502,7 +502,7 @@ BAD_SCHEMAS = {
     "text time": ("t string, type string, id bigint", "time-type", ["column `t`", "string"]),
     "decimal time": ("t decimal(10, 2), type string, id bigint", "time-type", ["column `t`", "must be a timestamp"]),
     "interval time": ("t interval day to second, type string, id bigint", "time-type", ["column `t`", "duration"]),
-    "type of numbers": ("t bigint, type int, id bigint", "stream-type", ["column `type` must be text", "int32"]),
+    "type of numbers": ("t bigint, type double, id bigint", "stream-type", ["column `type` must be text", "double"]),
     "type of bytes": ("t bigint, type binary, id bigint", "stream-type", ["column `type` must be text", "binary"]),
     "list key": ("t bigint, type string, id array<int>", "type-clash", ["PARTITION BY uses `id`", "cannot be"]),
     "map key": ("t bigint, type string, id map<string, int>", "type-clash", ["PARTITION BY uses `id`", "cannot be"]),

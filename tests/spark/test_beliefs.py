@@ -66,7 +66,7 @@ def test_beliefs_of_a_dataframe_are_those_of_its_rows(spark: SparkSession) -> No
             rows_of(found.given(given).probability("alice in den")),
             rows_of(wanted.given(given).probability("alice in den")),
         )
-    assert found.set_aside.count() == 0
+    assert found.ignored.count() == 0
 
 
 def test_tracking_a_dataframe_gives_every_row_its_columns(spark: SparkSession) -> None:

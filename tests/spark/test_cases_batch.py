@@ -33,7 +33,6 @@ from test_cases import (
     has_rules,
     is_beyond_sample,
     node_of,
-    order_of_arrival_counts,
     run_rules,
     without_completion,
 )
@@ -83,14 +82,13 @@ def frame_of(spark: SparkSession, table: pa.Table) -> DataFrame:
 
 def detect_frames(case: Case, frames: Any) -> dict[str, DataFrame]:
     """The results by name, for rules; a pattern alone has none."""
-    type_column, end = columns_of(case)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", EnsueWarning)
         if has_rules(case):
             tables = case.fixed_tables()
-            found = ensue.run(frames, case.query, time="time", type=type_column, end=end, tables=tables)
+            found = ensue.run(frames, case.query, **columns_of(case), tables=tables)
         else:
-            found = {"": ensue.detect(frames, case.query, time="time", type=type_column, end=end)}
+            found = {"": ensue.detect(frames, case.query, **columns_of(case))}
     assert all(isinstance(frame, DataFrame) for frame in found.values())
     return dict(found)
 
@@ -159,12 +157,7 @@ class Found:
 
 @pytest.fixture(scope="module")
 def found(spark: SparkSession) -> Found:
-    return Found(spark, [case for case in ACCEPTED if has_an_order(case)])
-
-
-def has_an_order(case: Case) -> bool:
-    """Rows of one DataFrame have no order of arrival, by which equal times could be counted."""
-    return case.has_tables or not order_of_arrival_counts(case)
+    return Found(spark, ACCEPTED)
 
 
 def test_titles_tell_cases_apart() -> None:
@@ -173,8 +166,6 @@ def test_titles_tell_cases_apart() -> None:
 
 @each(((path, case) for path, case in ALL if not case.errors), is_slow=is_beyond_sample)
 def test_batch(case: Case, found: Found) -> None:
-    if not has_an_order(case):
-        pytest.skip("a DataFrame has no order of arrival")
     tables = found[case]
     assert sorted(rows_of(case, tables)) == sorted(map(without_completion, case.rows))
     local = (

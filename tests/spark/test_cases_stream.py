@@ -18,7 +18,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from case_files import Case, CaseEvent, parse_time, render_rows, ticks_of
-from case_oracle import statements_of
+from case_oracle import program_of, statements_of
 from inside import (
     AnyEvent,
     Binary,
@@ -53,11 +53,16 @@ from test_cases import (
     has_rules,
     is_beyond_sample,
     node_of,
-    order_of_arrival_counts,
     without_completion,
 )
 
 pytestmark = pytest.mark.filterwarnings("ignore::ensue.errors.EnsueWarning")
+
+
+def is_apart(case: Case) -> bool:
+    """Whether other tests run it: rules, and streams of rows, whose tables cannot be joined with those of others."""
+    return has_rules(case) or (not case.errors and bool(program_of(case).selections))
+
 
 FILES = 3
 """In how many parts the events come; then a row of the far future, then what Spark does of itself."""
@@ -79,11 +84,7 @@ def goes_on(case: Case) -> bool:
     return periodic and is_endless(plan_query(node, inferred_catalog(node, "time")))
 
 
-ACCEPTED = [
-    case
-    for _, case in ALL
-    if not (case.errors or has_rules(case) or order_of_arrival_counts(case) or declares_streams(case) or goes_on(case))
-]
+ACCEPTED = [case for _, case in ALL if not (case.errors or is_apart(case) or declares_streams(case) or goes_on(case))]
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +95,11 @@ class Kind:
     tick: int
     delay: int
     intervals: bool = False
+    order: tuple[str, ...] = ()
+
+    @property
+    def has_tables(self) -> bool:
+        return self.name.endswith("tables")
 
     @property
     def is_clock(self) -> bool:
@@ -110,6 +116,10 @@ KINDS = (
     Kind("counted intervals", 1_000_000_000, delay=4, intervals=True),
     Kind("counted", 1_000_000_000, delay=4),
     Kind("tables", 1_000_000_000, delay=4),
+    Kind("ordered tables", 1_000_000_000, delay=4, order=("n",)),
+    Kind("ordered intervals", 1_000_000_000, delay=4, intervals=True, order=("n_int64",)),
+    Kind("ordered by two", 1_000_000_000, delay=4, order=("s_string", "n_int64")),
+    Kind("ordered", 1_000_000_000, delay=4, order=("n_int64",)),
     POINTS,
 )
 
@@ -118,6 +128,10 @@ def kind_of(case: Case) -> Kind:
     largest = max([0, *(event.end for event in case.parsed_events()), *case.completions])
     counted = "counted" if counts_events(node_of(case)) else ""
     ruling = {
+        "ordered tables": case.order and case.has_tables,
+        "ordered intervals": case.order and case.has_intervals,
+        "ordered by two": len(case.order) > 1,
+        "ordered": case.order,
         "tables": case.has_tables,
         "clock": case.has_clock_times,
         "large": largest > LARGE,
@@ -211,7 +225,7 @@ class Group:
             (name, member.types[name]): None
             for member in self.members
             for name in member.node.partition_by
-            if kind.name != "tables"
+            if not kind.has_tables
         }
         self.ran: Ran | None = None
         self.plan: StreamPlan | None = None
@@ -239,10 +253,13 @@ class Group:
 
     def run(self) -> tuple[StreamPlan, Ran]:
         sources = self.sources()
-        queries = [member.query(self.key_columns, self.kind.name != "tables") for member in self.members]
+        queries = [member.query(self.key_columns, not self.kind.has_tables) for member in self.members]
         statements = resolve_contexts(parse_statements(";\n".join(map(render_query, queries))))
         columns = Columns(
-            "time", None if isinstance(sources, dict) else "type", "until" if self.kind.intervals else None
+            "time",
+            None if isinstance(sources, dict) else "type",
+            "until" if self.kind.intervals else None,
+            order=self.kind.order or None,
         )
         planned = plan_queries(empty_tables(sources), statements, columns)
         plan = plan_stream(
@@ -260,14 +277,14 @@ class Group:
 
     @property
     def key_columns(self) -> tuple[str, ...]:
-        return ("k",) if self.kind.name == "tables" else tuple(key(name, of_type) for name, of_type in self.keys)
+        return ("k",) if self.kind.has_tables else tuple(key(name, of_type) for name, of_type in self.keys)
 
     def sources(self) -> DataFrame | dict[str, DataFrame]:
         """The events as streams, in files that hold those of all cases up to some time, out of order."""
         events = [(member, event) for member in self.members for event in member.events]
         order = disordered(np.array([event.end for _, event in events]), self.kind.delay, seed=len(events))
         parts = [[events[place] for place in part] for part in np.array_split(order, FILES)]
-        if self.kind.name != "tables":
+        if not self.kind.has_tables:
             return self.source("events", parts, self.one_table)
         owners = {member.stream(event.stream): (member, event.stream) for member, event in events}
         reached = np.maximum.accumulate([max(event.end for _, event in part) for part in parts])
@@ -385,10 +402,8 @@ def groups(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Gro
     }
 
 
-@each(((path, case) for path, case in ALL if not (case.errors or has_rules(case))), is_slow=is_beyond_sample)
+@each(((path, case) for path, case in ALL if not (case.errors or is_apart(case))), is_slow=is_beyond_sample)
 def test_stream(case: Case, groups: Groups) -> None:
-    if order_of_arrival_counts(case):
-        pytest.skip("rows of a micro-batch have no order of arrival")
     if declares_streams(case):
         pytest.skip("a key of this test's own would have to be in the RETURN; see test_streams_of_composites")
     if goes_on(case):
@@ -412,7 +427,7 @@ def with_completions(case: Case, rows: Sequence[str]) -> list[tuple[str, int]]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if len(kind.order) < 2], ids=lambda kind: kind.name)
 def test_groups_run_in_several_micro_batches(kind: Kind, groups: Groups) -> None:
     group = groups[kind, True]
     group.found(group.members[0].case)

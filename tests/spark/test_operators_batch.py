@@ -20,8 +20,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::ensue.errors.EnsueWarning")
 
 
 def slicing(case: Case) -> TimeSlices | None:
-    type_column, end = columns_of(case)
-    columns = Columns("time", type_column, end)
+    columns = Columns(**columns_of(case))
     return slicing_of(plan_queries(input_of(case, []), parse_statements(case.query), columns).plans)
 
 

@@ -18,7 +18,7 @@ import pytest
 
 import ensue
 from actions.test_webhooks import Server
-from inside import NO_TIME, NOT_JSON, Ran, read_pipeline_text, run_pipeline
+from inside import NO_TIME, NOT_JSON, PipelineRun, read_pipeline_text, run_pipeline
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -50,7 +50,7 @@ def write_events(folder: Path, number: int, events: list[tuple[str, str, int]]) 
     hidden.rename(folder / "in" / f"{number}.jsonl")
 
 
-def run_text(text: str, folder: Path, **options: Any) -> tuple[Ran, dict[str, list[dict[str, Any]]]]:
+def run_text(text: str, folder: Path, **options: Any) -> tuple[PipelineRun, dict[str, list[dict[str, Any]]]]:
     """Runs a pipeline; what it showed, by output."""
     shown: dict[str, list[dict[str, Any]]] = {}
 

@@ -28,6 +28,8 @@ from inside import (
     Between,
     Binary,
     Call,
+    Cast,
+    Entry,
     Event,
     Expr,
     Field,
@@ -39,6 +41,7 @@ from inside import (
     Options,
     PatternQuery,
     QueryPlan,
+    StructMember,
     Timestamp,
     Unary,
     catalog_of,
@@ -52,7 +55,7 @@ from strategies.patterns import cases
 
 SCHEMA = """id int, type string, at timestamp, b tinyint, h smallint, i int, l bigint, m bigint, f float, d double,
   w double, v string, u string, p boolean, q boolean, day date, ts timestamp, ntz timestamp_ntz, dec decimal(10, 2),
-  low string collate utf8_lcase"""
+  low string collate utf8_lcase, st struct<x: bigint, y: string>, ls array<bigint>, mp map<string, bigint>"""
 NOON = datetime(2024, 1, 31, 12, 0, 0, 1)
 VALUES: dict[str, list[Any]] = {
     "b": [0, 1, 2, -1, 127, -128, None],
@@ -77,6 +80,9 @@ VALUES: dict[str, list[Any]] = {
     "ntz": [NOON, NOON.replace(hour=17, minute=30), datetime(1960, 1, 1), datetime(1, 1, 1), None],
     "dec": [Decimal("0.00"), Decimal("1.00"), Decimal("0.10"), Decimal("-1.50"), None],
     "low": ["a", "A", "b", None],
+    "st": [{"x": 1, "y": "a"}, {"x": None, "y": "ab"}, None],
+    "ls": [[1, 2], [1, None], [], [None], [2**53 + 1], None],
+    "mp": [{"a": 1}, {"b": 2, "a": None}, {}, None],
 }
 ROWS = 210
 
@@ -201,17 +207,35 @@ def atoms(names: str, literals: st.SearchStrategy[Expr]) -> st.SearchStrategy[Ex
 
 
 booleans = fields("p q")
-strange = st.sampled_from(
-    [
-        Binary(">", Binary("/", Field("a", "d"), Field("a", "w")), Literal(1)),
-        IsNull(Binary("/", Field("a", "d"), Literal(0))),
-        Call("starts_with", (Field("a", "v"), Literal("a"))),
-        Binary("=", Call("length", (Field("a", "v"),)), Literal(1)),
-        Literal(True),
-        Literal(False),
-        Literal(None),
-    ]
-)
+STRANGE: list[Expr] = [
+    Binary(">", Binary("/", Field("a", "d"), Field("a", "w")), Literal(1)),
+    IsNull(Binary("/", Field("a", "d"), Literal(0))),
+    Call("startswith", (Field("a", "v"), Literal("a"))),
+    Call("endswith", (Field("a", "v"), Literal("b"))),
+    Call("contains", (Field("a", "v"), Literal("%"))),
+    Call("contains", (Field("a", "v"), Literal(None))),
+    Call("contains", (Field("a", "ls"), Literal(1))),
+    Call("contains", (Field("a", "ls"), Literal(2.0**53))),
+    Call("contains", (Field("a", "ls"), Literal(None))),
+    Call("regexp_like", (Field("a", "v"), Literal("^[ab]|zz"))),
+    Call("regexp_like", (Field("a", "v"), Literal("a.b"))),
+    Call("regexp_like", (Field("a", "v"), Literal("b$"))),
+    Like(Field("a", "v"), "a%", ignores_case=True),
+    Binary(">", Cast(Field("a", "l"), "STRING"), Literal("1")),
+    Binary("=", StructMember(Field("a", "st"), "x"), Literal(1)),
+    Binary("!=", StructMember(Field("a", "st"), "y"), Literal("a")),
+    Like(StructMember(Field("a", "st"), "y"), "a%"),
+    IsNull(StructMember(Field("a", "st"), "x"), False),
+    Binary("<", Entry(Field("a", "ls"), Literal(1)), Literal(5)),
+    IsNull(Entry(Field("a", "ls"), Literal(-1)), False),
+    Binary("=", Entry(Field("a", "mp"), Literal("a")), Literal(1)),
+    InList(Entry(Field("a", "mp"), Literal("b")), (Literal(2), Literal(None)), True),
+    Binary("=", Call("length", (Field("a", "v"),)), Literal(1)),
+    Literal(True),
+    Literal(False),
+    Literal(None),
+]
+strange = st.sampled_from(STRANGE)
 leaves = st.one_of(
     *(atoms(*kind) for kind in KINDS),
     st.builds(Like, fields("v u low"), patterns.map("".join), st.booleans()),
@@ -250,7 +274,8 @@ def planned(predicate: Expr, item: InputTable) -> QueryPlan | None:
 
 def test_no_row_that_the_engine_takes_is_dropped(events: DataFrame, table: pa.Table) -> None:
     whole, item = InputTable(table, "at", type="type"), shape(table)
-    judged = [(one, plan) for one in drawn(predicates, 200) if (plan := planned(one, item)) is not None]
+    found = [*drawn(predicates, 200), *STRANGE, *(Unary("not", one) for one in STRANGE)]
+    judged = [(one, plan) for one in found if (plan := planned(one, item)) is not None]
     filters = [needed_rows([plan], item, events.schema) for _, plan in judged]
     selective = 0
     for (predicate, plan), rows in zip(judged, kept(events, filters), strict=True):

@@ -41,7 +41,7 @@ from inside import (
 )
 from spark.streams import FAR, INSTANT, Feed, Ran, disordered, matches_in, run_to_end, settings
 from spark.test_cases_stream import without_zone
-from test_cases import ALL, each, has_rules, is_beyond_sample, order_of_arrival_counts
+from test_cases import ALL, each, has_rules, is_beyond_sample
 
 pytestmark = pytest.mark.filterwarnings("ignore::ensue.errors.EnsueWarning")
 
@@ -52,9 +52,7 @@ DELAYS = {"points": 4, "intervals": 4, "clock": 600_000_000}
 
 def runs_here(case: Case) -> bool:
     """Any event may be a cause: those of other cases must not be."""
-    return has_rules(case) and not (
-        case.errors or case.has_tables or order_of_arrival_counts(case) or "ANY EVENT" in case.query
-    )
+    return has_rules(case) and not (case.errors or case.has_tables or case.order or "ANY EVENT" in case.query)
 
 
 ACCEPTED = [(path, case) for path, case in ALL if runs_here(case)]

@@ -79,3 +79,13 @@ def run(spark: SparkSession, feed: Feed, folder: Path, weights: Any) -> None:
             status=False,
         )
         running.awaitTermination()
+
+
+def test_patterns_look_up_a_table(spark: SparkSession) -> None:
+    """On a static DataFrame, with a table that is a DataFrame too; `tests/cases` has the streams."""
+    program = "TABLE blocked(ip, reason); PATTERN (A a) WHERE a.ip NOT IN blocked.ip PARTITION BY k RETURN a.ip AS ip"
+    rows = [(1, "A", 1, "x"), (2, "A", 1, "y"), (3, "A", 2, None), (4, "A", 2, "z")]
+    events = spark.createDataFrame(rows, "t long, type string, k long, ip string")
+    blocked = spark.createDataFrame([("x", "scan"), (None, "?")], "ip string, reason string")
+    found = ensue.detect(events, program, time="t", type="type", tables={"blocked": blocked})
+    assert sorted(row.ip for row in found.collect()) == ["y", "z"]

@@ -77,7 +77,7 @@ def timed(query: PatternQuery, ticks: int) -> PatternQuery:
 
     def pattern(node: Pattern) -> Pattern:
         if isinstance(node, Within):
-            return Within(pattern(node.item), window(node.window))
+            return replace(node, item=pattern(node.item), window=window(node.window))
         if hasattr(node, "items"):
             return replace(node, items=tuple(map(pattern, node.items)))
         return replace(node, item=pattern(node.item)) if hasattr(node, "item") else node

@@ -130,7 +130,7 @@ def test_a_stream_that_runs_and_then_has_stopped(spark: SparkSession, tmp_path: 
         check_state(running.state())
         check_state(ensue.stream_state(f"{checkpoint}/"))
     check_state(ensue.stream_state(checkpoint, spark))
-    check_events(ensue.stream_state(checkpoint, spark, events=True))
+    check_events(ensue.stream_state(checkpoint, spark, kept_events=True))
 
 
 def test_a_checkpoint_of_spark_and_a_state_that_has_become_empty(spark: SparkSession, tmp_path: Path) -> None:
@@ -151,7 +151,7 @@ def test_a_checkpoint_of_spark_and_a_state_that_has_become_empty(spark: SparkSes
     empty = go_on()
     assert empty.columns == state.columns
     assert empty.count() == 0
-    assert ensue.stream_state(str(tmp_path / "checkpoint"), events=True).columns == []
+    assert ensue.stream_state(str(tmp_path / "checkpoint"), kept_events=True).columns == []
 
 
 def test_kept_events_of_a_table_per_stream(spark: SparkSession, tmp_path: Path) -> None:
@@ -159,7 +159,7 @@ def test_kept_events_of_a_table_per_stream(spark: SparkSession, tmp_path: Path) 
     streams = {name: feed.stream(spark, "t", "10 seconds") for name, feed in folders.items()}
     query = "PATTERN SEQ(A a, B b) PARTITION BY id WITHIN 1 minute RETURN a.id AS id"
     run_to_end(ensue.detect(streams, query, time="t"), tmp_path / "checkpoint")
-    kept = ensue.stream_state(str(tmp_path / "checkpoint"), spark, events=True)
+    kept = ensue.stream_state(str(tmp_path / "checkpoint"), spark, kept_events=True)
     assert {name: frame.columns for name, frame in kept.items()} == {"A": ["t", "id"], "B": ["t", "id"]}
     assert sorted(row["id"] for row in kept["A"].collect()) == [1, 2]
 

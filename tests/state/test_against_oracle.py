@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
+from collections.abc import Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -30,8 +31,9 @@ from strategies.states import conditions, events, states
 
 SCHEMA = pa.schema(
     [("t", pa.int64()), ("type", pa.string()), ("k", pa.int64()), ("person", pa.string()), ("source", pa.string()),
-     ("target", pa.string()), ("share", pa.float64()), ("p", pa.float64())]
+     ("target", pa.string()), ("share", pa.float64()), ("p", pa.float64()), ("place", pa.int64())]
 )  # fmt: skip
+orders = st.sampled_from([[], [], ["person"], ["p", "source"]])
 pytestmark = pytest.mark.filterwarnings("ignore::ensue.EnsueWarning")
 
 
@@ -49,11 +51,13 @@ def close(found: float | None, wanted: float | None) -> bool:
     return math.isclose(found, wanted, abs_tol=1e-9)
 
 
-def led_through(state: StateStatement, rows: list[dict[str, Any]], policy: str) -> tuple[oracle.Tracking, list[Any]]:
+def led_through(
+    state: StateStatement, rows: list[dict[str, Any]], policy: str, order: Sequence[str] = ()
+) -> tuple[oracle.Tracking, list[Any]]:
     """What the oracle believes in the end, and after each row, in the order of the rows."""
     tracking = oracle.Tracking(state, policy, "p")
     after: list[Any] = [None] * len(rows)
-    for place in sorted(range(len(rows)), key=lambda number: rows[number]["t"]):
+    for place in oracle.in_order(state, rows, order, "p"):
         after[place] = tracking.take(rows[place])
     return tracking, after
 
@@ -66,8 +70,8 @@ def test_a_state_is_its_text(data: st.DataObject) -> None:
 
 
 @share(0.5)
-@given(st.data(), st.sampled_from(["skip", "reset"]))
-def test_every_event_is_followed_by_what_brute_force_gives(data: st.DataObject, policy: str) -> None:
+@given(st.data(), st.sampled_from(["skip", "reset"]), orders)
+def test_every_event_is_followed_by_what_brute_force_gives(data: st.DataObject, policy: str, order: list[str]) -> None:
     state = data.draw(states())
     rows = data.draw(events(state))
     condition, assumed = data.draw(conditions(state)), data.draw(conditions(state))
@@ -77,10 +81,9 @@ def test_every_event_is_followed_by_what_brute_force_gives(data: st.DataObject, 
         "number": ExpectedCount(Places(state.values[:1])),
         "best": MostLikely(Constant("a")),
     }
-    tracking, after = led_through(state, rows, policy)
-    found = ensue.beliefs.track(
-        table_of(rows), text_of(state), columns, time="t", type="type", policy=policy, probability="p", reason="why"
-    ).to_pylist()
+    tracking, after = led_through(state, rows, policy, order)
+    options: dict[str, Any] = {"time": "t", "type": "type", "policy": policy, "probability": "p", "order": order}
+    found = ensue.beliefs.track(table_of(rows), text_of(state), columns, reason="why", **options).to_pylist()
     for row, belief in zip(found, after, strict=True):
         if belief is None:
             assert (row["chance"], row["number"], row["best"]) == (None, None, None)
@@ -132,17 +135,19 @@ def test_a_contradiction_is_an_error_iff_brute_force_meets_one(data: st.DataObje
 
 
 @share(0.5)
-@given(st.data(), st.sampled_from(["skip", "reset"]))
-def test_any_cut_with_restarts_is_one_run(data: st.DataObject, policy: str) -> None:
+@given(st.data(), st.sampled_from(["skip", "reset"]), orders)
+def test_any_cut_with_restarts_is_one_run(data: st.DataObject, policy: str, by: list[str]) -> None:
     state = data.draw(states())
     rows = sorted(data.draw(events(state)), key=lambda row: row["t"])
+    rows = [{**row, "place": place} for place, row in enumerate(rows)]
     text, columns = text_of(state), {"chance": ProbabilityOf(data.draw(conditions(state)))}
-    options: dict[str, Any] = {"time": "t", "type": "type", "policy": policy, "probability": "p"}
+    options: dict[str, Any] = {"time": "t", "type": "type", "policy": policy, "probability": "p", "order": by}
     limit = data.draw(st.sampled_from([4096, 1]))
     stepwise = {
         "time": "t",
         "type": "type",
         "probability": "p",
+        "order": by,
         "tracking": TrackingOptions(policy=policy, largest_joint=limit),
     }
     whole = ensue.beliefs.track(table_of(rows), text, columns, largest_joint=limit, **options).to_pylist()
@@ -152,6 +157,7 @@ def test_any_cut_with_restarts_is_one_run(data: st.DataObject, policy: str) -> N
     begin, watermark = 0, -1
     for cut in cuts:
         batch, begin = rows[begin:cut], cut
+        # Rows at the same time may arrive in different batches.
         ahead = rows[cut]["t"] if cut < len(rows) else 12
         watermark = max(watermark, ahead - 1)
         step = tracker.advance(table_of(batch), watermark=watermark)
@@ -162,8 +168,8 @@ def test_any_cut_with_restarts_is_one_run(data: st.DataObject, policy: str) -> N
             tracker = ensue.Detector(text, measures=columns, **stepwise)
             tracker.restore(saved)
     given_rows += tracker.finish(table_of(rows[begin:])).tracked.to_pylist()
-    order = sorted(given_rows, key=lambda row: row["t"])
-    assert [row["t"] for row in order] == [row["t"] for row in whole]
+    order = sorted(given_rows, key=lambda row: row["place"])
+    assert [row["place"] for row in order] == [row["place"] for row in whole]
     for found, wanted in zip(order, whole, strict=True):
         assert close(found["chance"], wanted["chance"])
     one = ensue.beliefs.of(table_of(rows), text, largest_joint=limit, **options)

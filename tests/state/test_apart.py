@@ -37,7 +37,7 @@ def test_one_change_of_independent_variables(data: st.DataObject) -> None:
     exact = ensue.beliefs.of(table_of(rows), text_of(state), **OPTIONS)
     apart = ensue.beliefs.of(table_of(rows), text_of(state), largest_joint=1, **OPTIONS)
     assert (exact.exact, apart.exact) == (True, False)
-    assert exact.set_aside.num_rows == apart.set_aside.num_rows
+    assert exact.ignored.num_rows == apart.ignored.num_rows
     single = marginals(exact, state)
     np.testing.assert_allclose(marginals(apart, state), single, atol=1e-9)
     places = [state.values.index] * len(state.variables)

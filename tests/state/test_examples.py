@@ -127,7 +127,7 @@ def test_contradicting_events_are_skipped_and_handed_back() -> None:
     with pytest.warns(ensue.EnsueWarning, match="1 row ignored: contradiction .state `location`"):
         found = ensue.beliefs.of(rows(*IMPOSSIBLE), HOME, time="t", type="type", policy="skip")
     assert found.probability("alice in den").column("probability").to_pylist() == [1.0]
-    assert found.set_aside.select(["t", "ensue_reason"]).to_pylist() == [
+    assert found.ignored.select(["t", "ensue_reason"]).to_pylist() == [
         {"t": 2, "ensue_reason": "ignored: contradiction (state `location`)"}
     ]
 
@@ -145,7 +145,7 @@ def test_what_is_not_declared_is_an_error_or_handed_back() -> None:
     assert raised.value.code == "state-value"
     with pytest.warns(ensue.EnsueWarning, match="2 rows ignored: undeclared variable or value"):
         found = ensue.beliefs.of(events, HOME, time="t", type="type", policy="skip")
-    assert found.set_aside.num_rows == 2
+    assert found.ignored.num_rows == 2
     assert found.probability("everyone in outside").column("probability").to_pylist() == [1.0]
 
 
@@ -157,7 +157,7 @@ def test_rows_without_a_time_key_or_value_are_counted_and_handed_back() -> None:
     )
     with pytest.warns(ensue.EnsueWarning):
         found = ensue.beliefs.of(events, HOME, time="t", type="type")
-    assert [row["ensue_reason"] for row in found.set_aside.to_pylist()] == [
+    assert [row["ensue_reason"] for row in found.ignored.to_pylist()] == [
         "ignored: no timestamp (state `location`)",
         "ignored: no key (state `location`)",
         "ignored: missing value (state `location`)",
@@ -267,7 +267,7 @@ def test_results_are_of_the_kind_of_the_events() -> None:
     for frame, kind in ((table.to_pandas(), pd.DataFrame), (pl.from_arrow(table), pl.DataFrame)):
         found = ensue.beliefs.of(frame, HOME, time="t", type="type")
         assert isinstance(found.joint("alice"), kind)
-        assert isinstance(found.set_aside, kind)
+        assert isinstance(found.ignored, kind)
         assert isinstance(ensue.beliefs.track(frame, HOME, {"n": "E(count(living))"}, time="t", type="type"), kind)
     per_stream = ensue.beliefs.track({"Entered": table}, HOME, {"n": "E(count(living))"}, time="t")
     assert per_stream["Entered"].column("n").to_pylist() == [1.0]

@@ -23,11 +23,13 @@ from inside import (
     Binary,
     Call,
     Case,
+    Cast,
     Constraint,
     ConstraintStatement,
     Duration,
     Ends,
     EndsWithin,
+    Entry,
     Event,
     Events,
     Exclusive,
@@ -36,6 +38,7 @@ from inside import (
     HierarchyStatement,
     Implies,
     InList,
+    InTable,
     IsNull,
     Like,
     Literal,
@@ -48,18 +51,21 @@ from inside import (
     PatternQuery,
     Pick,
     Prior,
+    Reach,
     Repeat,
     Require,
     Return,
     Same,
     Seq,
     Statements,
+    StructMember,
     Threshold,
     Ticks,
     Timestamp,
     Unary,
     Window,
     Within,
+    in_brackets,
 )
 
 KEYWORDS = (
@@ -101,6 +107,10 @@ leaves: st.SearchStrategy[Expr] = st.one_of(
 )
 
 
+def _is_bare(part: Expr) -> bool:
+    return isinstance(part, Field) and part.variable is None
+
+
 def _larger(expressions: st.SearchStrategy[Expr]) -> st.SearchStrategy[Expr]:
     listed = st.lists(expressions, min_size=1, max_size=3).map(tuple)
     branches = st.lists(st.tuples(expressions, expressions), min_size=1, max_size=2).map(tuple)
@@ -111,8 +121,14 @@ def _larger(expressions: st.SearchStrategy[Expr]) -> st.SearchStrategy[Expr]:
         st.builds(Unary, st.sampled_from(["not", "-"]), expressions),
         st.builds(Binary, operators, expressions, expressions),
         st.builds(InList, expressions, listed, st.booleans()),
+        st.builds(InTable, expressions, names, st.none() | names, st.booleans()),
         st.builds(Between, expressions, expressions, expressions, st.booleans()),
-        st.builds(Like, expressions, any_text, st.booleans()),
+        st.builds(Like, expressions, any_text, st.booleans(), ignores_case=st.booleans()),
+        # `x.y` of a column is read as a field of a variable, unless it is in brackets (see `events`).
+        st.builds(StructMember, expressions.filter(lambda part: not _is_bare(part)), names),
+        st.builds(Entry, expressions, expressions),
+        st.builds(Cast, expressions, st.sampled_from(["BIGINT", "STRING", "NOSUCH"]), st.booleans()),
+        st.builds(Call, st.just("count_distinct"), st.tuples(expressions)),
         st.builds(IsNull, expressions, st.booleans()),
         st.builds(Case, branches, st.none() | expressions),
         st.builds(Call, call_names, st.lists(expressions, max_size=3).map(tuple)),
@@ -123,7 +139,9 @@ expressions: st.SearchStrategy[Expr] = st.recursive(leaves, _larger, max_leaves=
 small_expressions: st.SearchStrategy[Expr] = st.recursive(leaves, _larger, max_leaves=3)
 
 streams = names | st.lists(names, max_size=3).map(AnyEvent.but)
-events = st.builds(Event, streams, st.none() | names, st.none() | small_expressions)
+events = st.builds(Event, streams, st.none() | names, st.none() | small_expressions).map(
+    lambda event: replace(event, predicate=event.predicate and in_brackets(event.predicate, event.variable))
+)
 
 stretches: st.SearchStrategy[Window] = st.builds(Duration, nanoseconds.filter(lambda value: value > 0)) | st.builds(
     Ticks, st.integers(1, INT64_MAX)
@@ -149,6 +167,9 @@ def _repetitions(draw: st.DrawFn, patterns: st.SearchStrategy[Pattern]) -> Repea
     return Repeat(draw(patterns), least, most, every)
 
 
+reaches = st.builds(Reach, st.sampled_from(("OF", "BEFORE", "AFTER")), names)
+
+
 def _composed(patterns: st.SearchStrategy[Pattern]) -> st.SearchStrategy[Pattern]:
     items = st.lists(patterns, min_size=1, max_size=4).map(tuple)
     return st.one_of(
@@ -157,6 +178,7 @@ def _composed(patterns: st.SearchStrategy[Pattern]) -> st.SearchStrategy[Pattern
         st.builds(Or, items),
         st.builds(Not, patterns),
         st.builds(Within, patterns, windows),
+        st.builds(lambda item, size, reach: Within(item, size, reach=reach), patterns, windows, reaches),
         st.builds(NamedPattern, patterns, names),
         _operations(patterns),
         _repetitions(patterns),
@@ -177,6 +199,7 @@ queries = st.builds(
     st.none() | st.sampled_from(POLICIES),
     st.none() | st.booleans(),
     st.none() | st.builds(Threshold, st.floats(0, 1), st.booleans()),
+    allows_ties=st.booleans(),
 ).flatmap(
     lambda query: st.booleans().map(lambda declares: replace(query, declares=declares and query.name is not None))
 )

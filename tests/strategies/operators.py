@@ -50,7 +50,7 @@ from oracle.tree import (
 )
 from oracle.wellformed import problems
 from strategies.histories import histories
-from strategies.patterns import DEPTH, Draft, part_of, query_windows, seq_or_and, split, where_of
+from strategies.patterns import DEPTH, Draft, part_of, query_windows, seq_or_and, split, where_of, with_reach, with_ties
 
 Case = tuple[PatternQuery, list[OracleEvent]]
 
@@ -142,8 +142,9 @@ def small_histories(draw: st.DrawFn, query: PatternQuery, intervals: bool) -> li
     return draw(histories(intervals=intervals, streams=streams, least_sizes=(4, 7, 8, 8, 9), most=10))
 
 
-def query_of(draw: st.DrawFn, pattern: Pattern) -> PatternQuery:
+def query_of(draw: st.DrawFn, pattern: Pattern, *, reaches: bool = True) -> PatternQuery:
     """The pattern with conditions and, where it needs one, a window. A moment has no position: no EVENTS with it."""
+    pattern = draw(with_reach(pattern)) if reaches else pattern
     timed = any(isinstance(part, Pick) or _is_periodic(part) for _, part in walk(pattern))
     if timed:
         assume(not any(isinstance(part, Within) and isinstance(part.window, Events) for _, part in walk(pattern)))
@@ -155,6 +156,7 @@ def query_of(draw: st.DrawFn, pattern: Pattern) -> PatternQuery:
         where=draw(_conditions(pattern)),
         partition_by=draw(st.sampled_from(((), (), ("k",)))),
         within=window,
+        allows_ties=draw(with_ties),
     )
     assume(not problems(query))
     return query

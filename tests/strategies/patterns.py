@@ -7,7 +7,7 @@ one scope of the finished pattern at a time, over names that are visible there a
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache, reduce
 
 from hypothesis import strategies as st
@@ -31,6 +31,9 @@ from inside import (
     Or,
     Pattern,
     PatternQuery,
+    Pick,
+    Reach,
+    Repeat,
     Same,
     Seq,
     Ticks,
@@ -39,7 +42,7 @@ from inside import (
     Within,
 )
 from oracle.oracle import OracleEvent
-from oracle.tree import WHOLE, Path, homes, scope_of, scopes, walk
+from oracle.tree import WHOLE, Path, homes, parts, reachable_names, scope_of, scopes, walk
 from oracle.wellformed import can_be_together, problems, visible_names
 from strategies.histories import histories
 
@@ -98,16 +101,21 @@ def patterns(draw: st.DrawFn) -> Pattern:
     return part_of(Draft(draw, negated), positive, DEPTH)
 
 
+with_ties = st.sampled_from((False, False, True))
+"""Whether SEQ accepts events at the same time."""
+
+
 @st.composite
 def queries(draw: st.DrawFn) -> PatternQuery:
     """A query that decisions.md accepts, except that its conditions may never hold."""
-    pattern = draw(patterns())
+    pattern = draw(with_reach(draw(patterns())))
     partition_by = draw(st.sampled_from(((), (), (), ("k",), ("k",), ("g",), ("k", "g"))))
     return PatternQuery(
         pattern=pattern,
         where=draw(where_of(pattern)),
         partition_by=partition_by,
         within=draw(query_windows(required="open-scope" in problems(PatternQuery(pattern)))),
+        allows_ties=draw(with_ties),
     )
 
 
@@ -214,6 +222,37 @@ def split(draft: Draft, total: int, count: int) -> list[int]:
     for _ in range(total - count):
         sizes[draft.draw(st.integers(0, count - 1))] += 1
     return sizes
+
+
+@st.composite
+def with_reach(draw: st.DrawFn, pattern: Pattern) -> Pattern:
+    """One pattern in five has a part, half of them the content of a NOT, with a reach around another event."""
+    if draw(st.integers(0, 4)) < 4:
+        return pattern
+    places = [(path, names) for path, part in walk(pattern) if (names := _reached_from(pattern, path, part))]
+    asides = [entry for entry in places if entry[0] in scopes(pattern)]
+    if not places:
+        return pattern
+    path, names = draw(st.sampled_from(asides if asides and draw(st.booleans()) else places))
+    reach = Reach(draw(st.sampled_from(("OF", "BEFORE", "AFTER"))), draw(st.sampled_from(sorted(names))))
+    changed = _wrapped(pattern, path, Ticks(draw(st.sampled_from((5, 3, 8, 1, 2)))), reach)
+    found = problems(PatternQuery(changed))
+    return pattern if found & {"reach-anchor", "reach-open", "reach-nowhere"} else changed
+
+
+def _reached_from(pattern: Pattern, path: Path, part: Pattern) -> set[str]:
+    if isinstance(part, Not | Pick) or (isinstance(part, Repeat) and part.every):
+        return set()
+    return {name for name in reachable_names(pattern, path) if isinstance(name, str)}
+
+
+def _wrapped(pattern: Pattern, path: Path, window: Window, reach: Reach) -> Pattern:
+    """The pattern with a reach around the part at the path."""
+    if not path:
+        return Within(pattern, window, reach=reach)
+    items = list(parts(pattern))
+    items[path[0]] = _wrapped(items[path[0]], path[1:], window, reach)
+    return replace(pattern, items=tuple(items)) if hasattr(pattern, "items") else replace(pattern, item=items[0])
 
 
 # Windows

@@ -51,7 +51,7 @@ def queries_with_contexts(draw: st.DrawFn, policies: tuple[str, ...] = CONTEXTS)
     pattern = _paired(draft, draw(st.sampled_from((2, 2, 3))), 3)
     if draft.chance(25):
         pattern = _with_edge(draft, pattern)
-    query = replace(query_of(draw, pattern), policy=policy)
+    query = replace(query_of(draw, pattern, reaches=False), policy=policy, allows_ties=False)
     if isinstance(query.within, Events):
         query = replace(query, within=Ticks(query.within.count))
     assume(not problems(query))

@@ -131,7 +131,7 @@ def events(draw: DrawFn, state: StateStatement, strange: bool = True) -> list[di
     odd: list[Any] = [None, "strange"] if strange else []
     row = st.fixed_dictionaries(
         {
-            "t": st.integers(0, 12),
+            "t": st.integers(0, 12) | st.sampled_from([3, 5]),
             "type": st.sampled_from([*STREAMS, "other"]),
             "k": st.sampled_from([1, 2, *([None] if strange else [])]),
             "person": st.sampled_from([*state.variables, *state.variables, *odd]),

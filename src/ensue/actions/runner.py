@@ -13,10 +13,10 @@ from ensue.actions.delivery import Courier, Deliveries, Route
 from ensue.actions.receivers import ReceiverLike
 from ensue.actions.sinks import OnSpark
 from ensue.api import run
-from ensue.arguments import helpful
+from ensue.arguments import accepted_by, helpful, unknown_argument
 from ensue.errors import SchemaError
 from ensue.plan.plans import DEFAULT_LIMITS, Limits
-from ensue.plan.program_plans import ColumnNames, Columns, by_keys, plan_queries
+from ensue.plan.program_plans import ColumnNames, Columns, OrderColumns, by_keys, plan_queries
 from ensue.programs import Program, QueryLike, program_statements
 from ensue.runtimes.tables import DescribedEvents, are_frames, arrow_tables, described, fixed_tables
 from ensue.streams import start
@@ -31,6 +31,7 @@ def act(
     time: ColumnNames | None = None,
     type: str | None = None,
     end: ColumnNames | None = None,
+    order: OrderColumns | None = None,
     tables: Mapping[str, Any] | None = None,
     limits: Limits = DEFAULT_LIMITS,
     delivery: Delivery | None = None,
@@ -53,9 +54,13 @@ def act(
     >>> act(table, program, {"tell": told.append}, time="t", type="type").delivered, told
     (1, [2])
     """
+    accepted = (*accepted_by(act), *accepted_by(start))
+    for name in stream:
+        if name not in accepted:
+            raise unknown_argument("ensue.actions.act", name, tuple(dict.fromkeys(accepted)))
     reactions = resolve_actions(query, actions)
     courier = courier_of(reactions.routes, delivery)
-    source = described(events, time, type, end, tables=tables)
+    source = described(events, time, type, end, order, tables=tables)
     events = source.table
     reading = _Columns(source.columns, limits, tables, source.offered)
     if are_frames(events):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import combinations
 from typing import TYPE_CHECKING
 
 from ensue.errors import Problem, did_you_mean
@@ -12,7 +13,7 @@ from ensue.expr.functions import FUNCTIONS
 from ensue.expr.kinds import FLOAT, INTEGER, NULL_TYPE, Kind, Type
 from ensue.nodes.expressions import Call, Duration, Expr, Field, Same, Timestamp, conjuncts
 from ensue.nodes.expressions import walk as walk_expression
-from ensue.nodes.names import Name, Stream
+from ensue.nodes.names import AnyEvent, Name, Stream
 from ensue.nodes.patterns import Event, Operation, PatternQuery, Window, walk, windows_of
 from ensue.nodes.uncertainty import CERTAINTY, NO_HIERARCHY, Hierarchy
 
@@ -42,6 +43,10 @@ class StreamSchema:
     derived: bool = False
     probability: str | None = None
     alternatives: tuple[str, ...] = ()
+    order: tuple[str, ...] = ()
+    """The columns that order events at the same time."""
+    table: Stream | None = None
+    """For a stream of rows (`STREAM name FROM table`), the stream or type column of its table."""
 
     def endpoint(self, field: str) -> str | None:
         """The endpoint ("s" or "e") that a field name means, or None for an ordinary field."""
@@ -66,16 +71,35 @@ class Catalog:
     """All streams, and the type of time: integer or timestamp.
 
     If streams are the values of a type column, every name is a stream, which may be empty, and `any_stream` is the
-    schema of all of them.
+    schema of all of them. `of_all` is the schema of ANY EVENT, if all events are in one table.
     """
 
     streams: Mapping[Stream, StreamSchema]
     time: Type
     any_stream: StreamSchema | None = None
     hierarchy: Hierarchy = NO_HIERARCHY
+    of_all: StreamSchema | None = None
+    has_selections: bool = False
+    """Whether some streams are selections of the rows of a table."""
 
     def stream(self, name: Stream) -> StreamSchema | None:
+        if isinstance(name, AnyEvent):
+            return self.any_stream or self.of_all
         return self.streams.get(name, self.any_stream)
+
+    def overlaps(self, streams: Iterable[Stream]) -> frozenset[frozenset[Stream]]:
+        """The pairs of different streams that may share rows: a selection of rows, and another stream of its table."""
+        schemas = {name: schema for name in streams if (schema := self.stream(name)) is not None}
+        tables = {
+            name: schema.name if schema.table is None else schema.table
+            for name, schema in schemas.items()
+            if not schema.derived
+        }
+        return frozenset(
+            frozenset((one, other))
+            for one, other in combinations(tables, 2)
+            if tables[one] == tables[other] and not schemas[one].table is schemas[other].table is None
+        )
 
     def endpoint(self, stream: Stream, field: Field) -> str | None:
         schema = self.stream(stream)
@@ -100,6 +124,16 @@ class Catalog:
         schema = self.stream(stream)
         named = schema is not None and schema.probability is not None
         return named or stream in self.hierarchy.parts
+
+    @property
+    def is_ordered(self) -> bool:
+        """Whether columns order the events at the same time."""
+        return any(schema.order for schema in (*self.streams.values(), self.any_stream) if schema is not None)
+
+    def has_order(self, stream: Stream) -> bool:
+        """Whether columns order the events of a stream at the same time; events of other streams tie with them."""
+        schema = self.stream(stream)
+        return schema is not None and bool(schema.order)
 
     @property
     def unit(self) -> str | None:

@@ -135,6 +135,8 @@ def renamed(pattern: patterns.Pattern, names: Mapping[Name, Name]) -> patterns.P
             return replace(copy, variable=names.get(name, name))
         case patterns.NamedPattern():
             return replace(copy, name=names.get(copy.name, copy.name))
+        case patterns.Within(reach=patterns.Reach() as reach):
+            return replace(copy, reach=replace(reach, anchor=names.get(reach.anchor, reach.anchor)))
         case patterns.RelatedItems(timers=timers) if timers:
             own = (replace(timer, name=names.get(timer.name, timer.name)) for timer in timers)
             return replace(copy, timers=tuple(own))
@@ -195,7 +197,7 @@ def _related(pattern: patterns.Seq) -> patterns.RelatedItems:
     """A SEQ with loose gaps, without NOTs and collections, as its remaining relations."""
     gaps = enumerate(pairwise(range(len(pattern.items))))
     relations = [
-        patterns.Relation(patterns.Place(one, "e"), patterns.Place(other, "s"), strict=True)
+        patterns.Relation(patterns.Place(one, "e"), patterns.Place(other, "s"), strict=True, ordered=True)
         for number, (one, other) in gaps
         if number not in pattern.loose
     ]

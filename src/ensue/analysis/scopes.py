@@ -12,7 +12,8 @@ from typing import TypeGuard
 
 from ensue.errors import Problem
 from ensue.nodes import patterns
-from ensue.nodes.names import Handle, Name, Spoken, Stream, UnnamedVariable
+from ensue.nodes.expressions import Call, walk
+from ensue.nodes.names import Handle, Name, SpokenName, Stream, UnnamedVariable
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -59,6 +60,43 @@ Aside = patterns.Not | patterns.Repeat
 def is_aside(pattern: patterns.Pattern) -> TypeGuard[Aside]:
     """Whether a part is a NOT or a collection."""
     return isinstance(pattern, patterns.Not) or (isinstance(pattern, patterns.Repeat) and pattern.every)
+
+
+def reaches_of(item: patterns.Pattern) -> tuple[patterns.Within, ...]:
+    """The reaches of an item itself: `x WITHIN d OF a`, also around or inside of another WITHIN or AS."""
+    found = []
+    while isinstance(item, patterns.Within | patterns.NamedPattern):
+        if isinstance(item, patterns.Within) and item.reach is not None:
+            found.append(item)
+        item = item.item
+    return tuple(found)
+
+
+def last_positive(pattern: patterns.Seq) -> int:
+    """The place of the last item that is no NOT and no collection."""
+    return max(place for place, item in enumerate(pattern.items) if not is_aside(item))
+
+
+def open_reaches(pattern: patterns.Pattern, open_right: bool = True) -> Iterator[patterns.Within]:
+    """The reaches of NOTs and collections that alone close a scope on the right, after the event that they name."""
+    match pattern:
+        case patterns.Seq():
+            last = last_positive(pattern)
+            for place, item in enumerate(pattern.items):
+                yield from _open_reaches(item, open_right and place >= last)
+        case patterns.And():
+            for item in pattern.items:
+                yield from _open_reaches(item, open_right)
+        case _:
+            for item in patterns.children(pattern):
+                yield from open_reaches(item, open_right)
+
+
+def _open_reaches(item: patterns.Pattern, open_right: bool) -> Iterator[patterns.Within]:
+    if open_right and is_aside(item):
+        ends = [reach for reach in reaches_of(item.item) if reach.reach and reach.reach.side != patterns.BEFORE]
+        yield from ends if len(ends) == len(reaches_of(item.item)) else ()
+    yield from open_reaches(item, open_right)
 
 
 def own_nodes(pattern: patterns.Pattern) -> Iterator[patterns.Pattern]:
@@ -160,7 +198,7 @@ def without_names(pattern: patterns.Pattern, *, by_stream: bool = False) -> patt
 
     def name(event: patterns.Event) -> patterns.Event:
         if isinstance(event.variable, Handle):
-            return replace(event, variable=Spoken(event.variable.words))
+            return replace(event, variable=SpokenName(event.variable.words))
         made = isinstance(event.variable, UnnamedVariable) or (by_stream and event.variable == event.stream)
         return replace(event, variable=None) if made else event
 
@@ -180,7 +218,7 @@ def whole_windows(query: patterns.PatternQuery, *, limiting: bool = False) -> tu
     found = [] if query.within is None else [query.within]
     pattern = query.pattern
     while isinstance(pattern, patterns.Within | patterns.NamedPattern):
-        if isinstance(pattern, patterns.Within) and not (limiting and pattern.loose):
+        if isinstance(pattern, patterns.Within) and pattern.reach is None and not (limiting and pattern.loose):
             found.append(pattern.window)
         pattern = pattern.item
     return tuple(found)
@@ -235,6 +273,18 @@ def _is_series(pattern: patterns.Pattern) -> bool:
     return isinstance(pattern, patterns.Operation) and pattern.operator == "PERIODIC*"
 
 
+# --- The interval of a match together with its collected events
+
+SPANS = {"span_start": ("least", "min", "s"), "span_end": ("greatest", "max", "e")}
+"""The functions: how they combine the match with its lists, how they reduce a list, and the side of an interval."""
+
+
+def has_spans(query: patterns.PatternQuery) -> bool:
+    """Whether RETURN uses `span_start()` or `span_end()`."""
+    parts = (part for column in query.returns for part in walk(column.expression))
+    return any(isinstance(part, Call) and part.name in SPANS and not part.arguments for part in parts)
+
+
 # --- Where a selection policy is allowed (docs/semantics.md, section 7)
 
 PAIRING = ("FOLLOWS", "PRECEDES", "PRIOR", "RELATIVE", "SIMULTANEOUS", "CONCURRENT", "NOTFOLLOWS", "NOTPRECEDES")
@@ -250,6 +300,23 @@ def check_policy(query: patterns.PatternQuery) -> Iterator[Problem]:
     elif query.policy in patterns.CONTEXTS:
         yield from _check_context(query.pattern, query)
         yield from _check_windows(query)
+        if query.allows_ties:
+            yield Problem(
+                "policy-combination",
+                f"MATCH {query.policy} cannot be combined with ALLOWING TIES",
+                query.policy_span or query.span,
+                hint="pass `order=` with a column that orders events at the same time, or remove one of the two",
+            )
+        yield from (
+            Problem(
+                "policy-operator",
+                f"MATCH {query.policy} does not support WITHIN {node.reach.side}",
+                node.span,
+                hint="compare the times in WHERE: `b.t - a.t <= 10 minutes`",
+            )
+            for node in patterns.walk(query.pattern)
+            if isinstance(node, patterns.Within) and node.reach is not None
+        )
         if query.consume:
             yield Problem(
                 "policy-combination",

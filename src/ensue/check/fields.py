@@ -14,7 +14,7 @@ from ensue.analysis.scopes import (
     list_groups,
     series_names,
 )
-from ensue.errors import Problem, Span, did_you_mean
+from ensue.errors import Problem, Span, did_you_mean, warn
 from ensue.expr.checker import check_condition, check_expression, check_without_data
 from ensue.expr.kinds import FLOAT, NANOSECONDS_PER_UNIT, NULL_TYPE, Kind, Type, list_of
 from ensue.expr.lists import (
@@ -30,6 +30,7 @@ from ensue.lower.operators import expand_pattern
 from ensue.nodes import patterns
 from ensue.nodes.constraints import Constraint, EndsWithin
 from ensue.nodes.expressions import Duration, Expr, Field, Literal, Same, conjuncts, rewrite
+from ensue.nodes.expressions import walk as walk_expression
 from ensue.nodes.names import AnyEvent, Edge, Name, Stream, in_order
 from ensue.nodes.uncertainty import PROBABILITY_OF_MATCH, with_probability_field
 
@@ -113,17 +114,14 @@ def bind_query(query: patterns.PatternQuery, catalog: Catalog) -> list[Problem]:
     """All problems of a query with these streams. The structure is already checked."""
     parts = list(patterns.walk(query.pattern))
     events = [part for part in parts if isinstance(part, patterns.Event)]
-    unknown = [
-        _unknown_stream(event, catalog)
-        for event in events
-        if (catalog.any_stream if isinstance(event.stream, AnyEvent) else catalog.stream(event.stream)) is None
-    ]
+    unknown = [_unknown_stream(event, catalog) for event in events if catalog.stream(event.stream) is None]
     if unknown:
         return unknown
     problems: list[Problem] = []
     used = tuple(dict.fromkeys(event.stream for event in events))
     # Where positions are counted, every table has keys, not only those that the pattern names.
-    keyed = tuple(dict.fromkeys((*used, *catalog.streams))) if counts_events(query) else used
+    tables = (name for name, schema in catalog.streams.items() if schema.table is None)
+    keyed = tuple(dict.fromkeys((*used, *tables))) if counts_events(query) else used
     for name in query.partition_by:
         problems += _check_common_field(name, keyed, catalog, "PARTITION BY", query.partition_span)
     windows = [window for part in parts for window in patterns.windows_of(part)]
@@ -150,6 +148,7 @@ def bind_query(query: patterns.PatternQuery, catalog: Catalog) -> list[Problem]:
     for event in events:
         if event.predicate is not None:
             check_condition(event.predicate, _local(event.stream, catalog, problems), problems)
+            _warn_of_hidden_column(event, catalog)
     for conjunct in conjuncts(query.where):
         if isinstance(conjunct, Same):
             for name in conjunct.fields:
@@ -192,6 +191,18 @@ def check_expressions(query: patterns.PatternQuery) -> list[Problem]:
             spelt_out = with_probability_field(explicit_lists(column.expression, results, []))
             check_without_data(spelt_out, field_type, problems, condition=False)
     return problems
+
+
+def _warn_of_hidden_column(event: patterns.Event, catalog: Catalog) -> None:
+    """In brackets, `x.y` is a field of the event `x` although it could be a field of a struct `x`."""
+    schema = catalog.stream(event.stream)
+    column = schema.fields.get(event.variable) if schema is not None and isinstance(event.variable, str) else None
+    if event.predicate is None or column is None or column.parts is None:
+        return
+    names = [part.name for part in walk_expression(event.predicate) if isinstance(part, Field) and part.variable]
+    for name in dict.fromkeys(name for name in names if name in dict(column.parts)):
+        own = f"`{event.variable}`"
+        warn(f"`{event.variable}.{name}` is a field of the event {own}, not of the column {own}; rename the variable")
 
 
 def bind_constraint(
@@ -244,9 +255,9 @@ def _unknown_stream(event: patterns.Event, catalog: Catalog) -> Problem:
 def _no_table_of_all(event: patterns.Event) -> Problem:
     return Problem(
         "any-event-tables",
-        f"`{event.stream}` needs one table of all events with a type column",
+        f"`{event.stream}` needs one table of all events",
         event.span,
-        hint="pass one table, and set `type` to the column with the stream names",
+        hint="put the events into one table, and set `type` to the column with the stream names, if there is one",
     )
 
 

@@ -5,16 +5,23 @@ Checks that need the schema of the events (fields, types, time, keys) run when a
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from ensue.analysis.declarations import check_streams, declarations, unclear_traces, used_streams
+from ensue.analysis.scopes import has_spans
 from ensue.check.fields import check_expressions
 from ensue.check.query import check_constraints, check_query, check_statement_names
-from ensue.check.rule_problems import check_rules, check_tables
+from ensue.check.rule_problems import action_lookup, check_lookup, check_rules, check_tables
+from ensue.check.selections import check_selections
 from ensue.check.state_problems import check_states
 from ensue.errors import Problem, QueryError
 from ensue.lower.contexts import resolve_contexts
 from ensue.lower.phases import CheckedProgram, fields_of, has_forms_to_lower, lowered_forms
 from ensue.lower.rulesets import action_query, with_keys
-from ensue.nodes.patterns import CONTEXTS, PatternQuery, Statements
+from ensue.lower.spans import span_problems, with_spans
+from ensue.nodes.expressions import Expr, InTable
+from ensue.nodes.expressions import walk as walk_expression
+from ensue.nodes.patterns import CONTEXTS, Event, PatternQuery, Statements, walk
 from ensue.nodes.rules import Ruleset
 from ensue.nodes.uncertainty import check_hierarchies
 from ensue.text.citations import joined, written_out
@@ -65,8 +72,12 @@ def _written_problems(statements: Statements) -> list[Problem]:
         problems += check_streams(statements)
     if statements.ruleset is not None:
         problems += check_rules(statements)
+    if statements.selections:
+        problems += check_selections(statements)
     if statements.states:
         problems += check_states(statements.states)
+    for lookup in () if problems else _lookups(statements.statements):
+        problems += check_lookup(lookup, statements.ruleset)
     return problems
 
 
@@ -77,7 +88,9 @@ def _lowered_problems(statements: Statements) -> list[Problem]:
     if has_forms_to_lower(statements):
         ruleset = statements.ruleset or Ruleset()
         problems += check_tables(ruleset)
-        problems += [problem for action in ruleset.actions for problem in _query_problems(action_query(action))]
+        acted = [action_query(action) for action in ruleset.actions]
+        problems += [problem for query in acted for problem in _query_problems(query)]
+        problems += [problem for lookup in _lookups(acted) for problem in action_lookup(lookup)]
         problems += [problem for query in statements.statements for problem in _context_problems(query)]
         if problems:
             return problems
@@ -85,6 +98,7 @@ def _lowered_problems(statements: Statements) -> list[Problem]:
         written = {id(query) for query in statements.statements}
         made = [query for query in with_keys(lowered.statements) if id(query) not in written]
         problems += [problem for query in made for problem in check_query(query) or check_expressions(query)]
+        problems += [problem for lookup in _lookups(made) for problem in check_lookup(lookup, ruleset)]
         problems += check_streams(lowered)
     if statements.constraints:
         declared = declarations(lowered.statements)
@@ -94,8 +108,22 @@ def _lowered_problems(statements: Statements) -> list[Problem]:
     return problems
 
 
+def _lookups(queries: Iterable[PatternQuery]) -> list[InTable]:
+    """Every `x IN table` of some queries."""
+    expressions: list[Expr | None] = []
+    for query in queries:
+        expressions += [query.where, *(column.expression for column in query.returns)]
+        expressions += [part.predicate for part in walk(query.pattern) if isinstance(part, Event)]
+    found = (part for expr in expressions if expr is not None for part in walk_expression(expr))
+    return [part for part in found if isinstance(part, InTable)]
+
+
 def _query_problems(query: PatternQuery) -> list[Problem]:
     """The problems of a query as written. With a context, expressions are checked after lowering, which adds lists."""
+    if query.returns and has_spans(query):
+        if problems := span_problems(query):
+            return [*problems]
+        query = with_spans(query)
     return check_query(query) or ([] if query.policy in CONTEXTS else check_expressions(query))
 
 

@@ -20,16 +20,18 @@ from ensue.analysis.scopes import (
     names_in_scopes,
     own_nodes,
     positive_names,
+    reaches_of,
     scopes_of,
     whole_windows,
 )
 from ensue.check.fields import around_list, check_lists, list_names, lists_of_result
+from ensue.check.reaches import check_reaches
 from ensue.errors import Problem, Span, did_you_mean
 from ensue.expr.lists import explicit_lists
 from ensue.lower.operators import expand_query
 from ensue.nodes import patterns
 from ensue.nodes.constraints import Constraint, ConstraintStatement, EndsWithin, meaning_of
-from ensue.nodes.expressions import Call, Expr, Field, Same, conjuncts, variables_of
+from ensue.nodes.expressions import Call, Expr, Field, Member, Same, conjuncts, variables_of
 from ensue.nodes.expressions import walk as walk_expression
 from ensue.nodes.names import Name, in_order
 from ensue.nodes.uncertainty import check_calls, check_threshold, is_probability, misplaced_probabilities
@@ -54,6 +56,8 @@ def check_query(query: patterns.PatternQuery) -> list[Problem]:
         homes = {occurrence.name: occurrence.scope for occurrence in named}
         clashes = [*check_names(named)]
         problems += clashes
+        if patterns.Within in kinds:
+            problems += check_reaches(query.pattern)
         if kinds & {
             patterns.Not,
             patterns.Repeat,
@@ -186,7 +190,11 @@ def _check_endings(pattern: patterns.Pattern, ended: bool, outermost: bool) -> I
             pattern.span,
             hint="add an event that ends it, as in `PERIODIC(x, d, z)`, or put it inside a WITHIN",
         )
-    ended = ended or (isinstance(pattern, patterns.Within) and not isinstance(pattern.window, patterns.Events))
+    ended = ended or (
+        isinstance(pattern, patterns.Within)
+        and pattern.reach is None
+        and not isinstance(pattern.window, patterns.Events)
+    )
     for child in patterns.children(pattern):
         yield from _check_endings(
             child,
@@ -218,12 +226,12 @@ def open_scopes(pattern: patterns.Pattern, left: bool, right: bool) -> Iterator[
             positive = [number for number, item in enumerate(pattern.items) if not is_aside(item)]
             for number, item in enumerate(pattern.items):
                 closed_left, closed_right = left or positive[0] < number, right or number < positive[-1]
-                if is_aside(item) and not (closed_left and closed_right):
+                if is_aside(item) and not (closed_left and closed_right) and not reaches_of(item.item):
                     yield _open_scope(item, "after" if closed_left else "before")
                 yield from open_scopes(item, closed_left, closed_right)
         case patterns.And():
             for item in pattern.items:
-                if is_aside(item) and not left:
+                if is_aside(item) and not left and not reaches_of(item.item):
                     yield _open_scope(item, "before")
                 yield from open_scopes(item, left, right)
         case patterns.Pick(latest=True) if not right:
@@ -287,6 +295,7 @@ def _compare_occurrences(known: Occurrence, again: Occurrence) -> Iterator[Probl
 
 def check_predicates(pattern: patterns.Pattern) -> Iterator[Problem]:
     """A local predicate can only use fields of its own event."""
+    variables = {node.variable for node in patterns.walk(pattern) if isinstance(node, patterns.Event)}
     for node in patterns.walk(pattern):
         if isinstance(node, patterns.Event) and node.predicate is not None:
             for part in walk_expression(node.predicate):
@@ -297,12 +306,24 @@ def check_predicates(pattern: patterns.Pattern) -> Iterator[Problem]:
                 elif is_probability(part):
                     yield from misplaced_probabilities(part)
                 elif isinstance(part, Field) and part.variable not in (None, node.variable):
-                    yield Problem(
-                        "foreign-variable",
-                        f"the condition in brackets uses `{part.variable}`, which is another event",
-                        part.span,
-                        hint="write conditions between events in WHERE",
-                    )
+                    yield _foreign_variable(part.variable, part.span)
+                elif isinstance(part, Member) and (column := _column_of(part)) in variables - {None}:
+                    yield _foreign_variable(column, part.span)
+
+
+def _column_of(member: Member) -> str | None:
+    """The name `x` in `x.y` where `x` is a column."""
+    operand = member.operand
+    return operand.name if isinstance(operand, Field) and operand.variable is None else None
+
+
+def _foreign_variable(name: Name | None, span: Span | None) -> Problem:
+    return Problem(
+        "foreign-variable",
+        f"the condition in brackets uses `{name}`, which is another event",
+        span,
+        hint="write conditions between events in WHERE; for a column of this name, rename the variable",
+    )
 
 
 def _misplaced_same(same: Same) -> Problem:
@@ -378,7 +399,7 @@ def _unknown_names(expr: Expr, homes: dict[Name, Scope], groups: Mapping[Name, N
                 else f"field `{part.name}` is used without a variable",
                 part.span,
                 label=f"variables: {', '.join(map(str, homes))}" if homes else "the pattern has no variables",
-                hint=f"write `{part.name}.` and a field" if whole else f"write `{next(iter(homes), 'a')}.{part.name}`",
+                hint=_qualification(part.name, homes, groups),
             )
         elif part.variable not in homes:
             yield Problem(
@@ -388,6 +409,13 @@ def _unknown_names(expr: Expr, homes: dict[Name, Scope], groups: Mapping[Name, N
                 label=f"variables: {', '.join(map(str, homes))}" if homes else "the pattern has no variables",
                 hint=did_you_mean(str(part.variable), map(str, homes)),
             )
+
+
+def _qualification(name: str, homes: Mapping[Name, Scope], groups: Mapping[Name, Name]) -> str:
+    """How to use a name without a variable."""
+    if name in groups:
+        return f"elements have no index: use `first({name}.x)`, `last({name}.x)`, `PREV({name}.x)` or an aggregate"
+    return f"write `{name}.` and a field" if name in homes else f"write `{next(iter(homes), 'a')}.{name}`"
 
 
 def _counts_events(part: Expr) -> TypeGuard[Call]:

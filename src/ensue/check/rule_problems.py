@@ -17,7 +17,7 @@ from ensue.analysis.declarations import (
 from ensue.errors import Problem, Span, counted, did_you_mean
 from ensue.expr.kinds import NULL_TYPE, common_type, literal_type
 from ensue.nodes import rules as rule_nodes
-from ensue.nodes.expressions import Call, Duration, Expr, Field, Literal, children
+from ensue.nodes.expressions import Call, Duration, Expr, Field, InTable, Literal, children
 from ensue.nodes.patterns import Events, Statements
 
 INTERVAL_COLUMNS = ("start", "end")
@@ -116,7 +116,7 @@ def _check_named(rule: rule_nodes.Rule, names: Sequence[str]) -> Iterator[Proble
                 "head-names",
                 f"the first rule of `{rule.head}` names this argument `{names[place]}`",
                 argument.span or rule.span,
-                hint=f"name all arguments ({', '.join(names)}) in any order, or none and keep this order",
+                hint=f"write the arguments in this order without names, or name all of them: {', '.join(names)}",
             )
 
 
@@ -432,6 +432,41 @@ def check_tables(ruleset: rule_nodes.Ruleset) -> Iterator[Problem]:
         if not misfits:
             for column in columns:
                 yield from _kinds(facts, columns, column)
+
+
+def action_lookup(lookup: InTable) -> Iterator[Problem]:
+    """The condition of an ON looks up no table."""
+    yield Problem(
+        "action-table",
+        "the condition of ON cannot look up a TABLE",
+        lookup.span,
+        hint="test it in the pattern or rule, and return the result as a column",
+    )
+
+
+def check_lookup(lookup: InTable, ruleset: rule_nodes.Ruleset | None) -> Iterator[Problem]:
+    """`x IN table` names a table of the program, and one of its columns if it has several."""
+    ruleset = ruleset or rule_nodes.Ruleset()
+    declared, facts = {entry.name: entry for entry in ruleset.tables}, facts_by_table(ruleset)
+    known = {name: table_columns(declared.get(name), facts.get(name, [])) for name in (*declared, *facts)}
+    columns = known.get(lookup.table)
+    if columns is None:
+        yield Problem(
+            "unknown-table",
+            f"the program has no TABLE `{lookup.table}`",
+            lookup.span,
+            label=f"tables: {', '.join(known) or 'none'}",
+            hint=did_you_mean(lookup.table, known) or f"declare `TABLE {lookup.table}(column)`, or write `IN (...)`",
+        )
+    elif lookup.column not in (columns if len(columns) > 1 else (None, *columns)):
+        lack = "has several columns" if lookup.column is None else f"has no column `{lookup.column}`"
+        yield Problem(
+            "table-column",
+            f"TABLE `{lookup.table}` {lack}",
+            lookup.span,
+            label=f"columns: {', '.join(columns)}",
+            hint=f"write `IN {lookup.table}.{columns[0]}`",
+        )
 
 
 def facts_by_table(ruleset: rule_nodes.Ruleset) -> dict[str, list[rule_nodes.Fact]]:

@@ -72,7 +72,7 @@ def _check_start(state: state_nodes.StateStatement, start: state_nodes.Start) ->
 def _check_response(state: state_nodes.StateStatement, response: state_nodes.Response) -> Iterator[Problem]:
     for reference in _references(response.change):
         if reference.variable != response.variable:
-            said = f"`{reference.variable}` is not the variable of this ON, which is `{response.variable}`"
+            said = f"the variable of this ON is `{response.variable}`, not `{reference.variable}`"
             hint = f"write `{response.variable}.{reference.name}`"
             yield Problem("unknown-variable", said, reference.span, hint=hint)
     yield from _check_change(state, response.change)
@@ -164,7 +164,7 @@ def _check_arrows(state: state_nodes.StateStatement, arrows: Iterable[state_node
         yield from _in_range(arrow.probability, arrow.span)
         if arrow.source == arrow.target:
             said = f"an arrow must not lead from `{arrow.source}` to itself"
-            hint = "remove this arrow: the remaining probability stays"
+            hint = "remove this arrow; the remaining probability is that of no move"
             yield Problem("state-change", said, arrow.span, hint=hint)
         if (arrow.source, arrow.target) in seen:
             said = f"there are two arrows from `{arrow.source}` to `{arrow.target}`"
@@ -174,7 +174,12 @@ def _check_arrows(state: state_nodes.StateStatement, arrows: Iterable[state_node
         totals[arrow.source] = before + arrow.probability
         if totals[arrow.source] > 1 + TOLERANCE >= before:
             said = f"the probabilities of the arrows from `{arrow.source}` add up to more than 1"
-            yield Problem("state-probability", said, arrow.span, hint="reduce them to at most 1: the rest stays")
+            yield Problem(
+                "state-probability",
+                said,
+                arrow.span,
+                hint="reduce them to at most 1; the rest is the probability of no move",
+            )
 
 
 def _known_place(place: state_nodes.Place | None, state: state_nodes.StateStatement) -> Iterator[Problem]:

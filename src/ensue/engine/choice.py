@@ -13,6 +13,7 @@ from ensue.analysis.scopes import positive_names
 from ensue.engine.events import Candidates
 from ensue.engine.rows import Elements, Lists, MatchChunk, Rows, completion_times
 from ensue.engine.sources import EventSource, Mask
+from ensue.engine.workspace import Workspace
 from ensue.kernels.compiler import Int64s
 from ensue.kernels.ranges import close_initiators, take_unused
 from ensue.nodes.names import Name, Round
@@ -48,7 +49,7 @@ class UsedRows:
         """The numbers of candidates among the rows of all tables."""
         begin = 0
         for source in self.sources:
-            if source is found.source:
+            if source is found.source.origin:
                 break
             begin += len(source.starts)
         return found.rows.astype(np.int64) + begin
@@ -97,7 +98,7 @@ def _consume(chunks: Sequence[MatchChunk], plan: QueryPlan, used: UsedRows) -> I
     completions = np.concatenate([completion_times(chunk, plan) for chunk in chunks])
     starts = np.concatenate([chunk.starts for chunk in chunks])
     beyond = np.concatenate([np.tile(_beyond_lists(chunk, places), (chunk.rows.length, 1)) for chunk in chunks])
-    ranks = np.where(beyond, -1, _ranks(events, used))
+    ranks = np.where(beyond, -1, _ranks(events, used, chunks[0].space))
     order = np.lexsort((*ranks.T[::-1], starts, completions))
     taken = np.empty(len(order), bool)
     taken[order] = take_unused(np.ascontiguousarray(events[order]), used.flags)
@@ -145,13 +146,14 @@ def _beyond_lists(chunk: MatchChunk, places: Sequence[_Place]) -> Mask:
     return beyond
 
 
-def _ranks(events: Int64s, used: UsedRows) -> Int64s:
-    """The rank of each event in the order of (end, start, arrival); missing events come last."""
+def _ranks(events: Int64s, used: UsedRows, space: Workspace) -> Int64s:
+    """The rank of each event in the order of (end, start, content); missing events come last."""
+    order, ties = space.store.order, space.store.ties(space.tied_by)
     present = np.unique(events[events >= 0])
-    starts = np.concatenate([source.starts for source in used.sources])[present]
-    ends = np.concatenate([source.ends for source in used.sources])[present]
+    starts = np.concatenate([source.starts for source in used.sources] if order is None else order.starts)[present]
+    ends = np.concatenate([source.ends for source in used.sources] if order is None else order.ends)[present]
     rank_of = np.empty(len(present), np.int64)
-    rank_of[np.lexsort((present, starts, ends))] = np.arange(len(present))
+    rank_of[np.lexsort((present, np.concatenate(ties)[present], starts, ends))] = np.arange(len(present))
     places = np.searchsorted(present, events)
     known = events >= 0
     return np.where(known, rank_of[np.where(known, places, 0)] if len(present) else 0, len(present))
@@ -178,6 +180,7 @@ class _Pairs:
     """
 
     events: Int64s
+    ties: Int64s
     starts: Int64s
     ends: Int64s
     by_right: Mask
@@ -208,25 +211,26 @@ def _choose_pairs(chunks: Sequence[MatchChunk], plan: QueryPlan, used: UsedRows)
 
 def _pairs_of(chunks: Sequence[MatchChunk], used: UsedRows) -> _Pairs:
     names = chunks[0].plan.graph.names
-    events, starts, ends = (np.empty((2, sum(chunk.rows.length for chunk in chunks)), np.int64) for _ in range(3))
+    shape = 2, sum(chunk.rows.length for chunk in chunks)
+    events, ties, starts, ends = (np.empty(shape, np.int64) for _ in range(4))
     begin = 0
     for chunk in chunks:
         part = slice(begin, begin + chunk.rows.length)
         begin = part.stop
         for operand, name in enumerate(names):
             found, places = chunk.space.candidates[name], chunk.rows.places[name]
-            events[operand, part] = used.numbers(found)[places]
-            starts[operand, part], ends[operand, part] = found.starts[places], found.ends[places]
+            events[operand, part], ties[operand, part] = used.numbers(found)[places], chunk.space.ties(found)[places]
+            starts[operand, part], ends[operand, part] = found.start_places[places], found.end_places[places]
     by_right = ends[0] <= ends[1]
     are_points = np.array_equal(starts, ends)
     initiating, ending = (
-        [np.where(right, of[1], of[0]) for of in (events, *(() if are_points else (starts,)), ends)]
+        [np.where(right, of[1], of[0]) for of in (events, ties, *(() if are_points else (starts,)), ends)]
         for right in (~by_right, by_right)
     )
     # A terminator of the left operand comes before one of the right operand that ends at the same time.
     sides = [] if by_right.all() else [by_right]
     order = np.lexsort((*initiating, *ending[:-1], *sides, ending[-1]))
-    return _Pairs(events, starts, ends, by_right, order)
+    return _Pairs(events, ties, starts, ends, by_right, order)
 
 
 def _taken(pairs: _Pairs, policy: str | None, used: UsedRows) -> Mask:
@@ -278,7 +282,7 @@ def _closed(
     is_terminator = pairs.by_right[kept] == (operand == 1)
     listed = ~is_terminator | np.isin(kept, shown)
     chosen, groups = kept[listed], group_of[listed]
-    starts, ends, numbers = (of[operand][chosen] for of in (pairs.starts, pairs.ends, pairs.events))
-    order = np.lexsort((numbers, ends, starts, groups))
+    starts, ends, ties, numbers = (of[operand][chosen] for of in (pairs.starts, pairs.ends, pairs.ties, pairs.events))
+    order = np.lexsort((numbers, ties, ends, starts, groups))
     lengths = np.bincount(groups, minlength=len(shown))
     return Lists(elements, chosen[order].astype(np.int32), np.concatenate([[0], np.cumsum(lengths)]))

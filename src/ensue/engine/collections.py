@@ -22,7 +22,7 @@ from ensue.plan.plans import CollectionPlan
 
 
 def lists_of(parts: Sequence[Elements], count: int, names: Sequence[Name]) -> Lists:
-    """The lists of `count` rows, each in the order of (start, end, arrival); `names` as they are written.
+    """The lists of `count` rows, each in the order of (start, end, content); `names` as they are written.
 
     Elements with the same events are ordered by their branches.
     """
@@ -43,18 +43,21 @@ def _origin(rows: Rows) -> np.ndarray:
 
 
 def _arrivals(part: Elements, names: Sequence[Name]) -> list[np.ndarray]:
-    """The places in their tables of the events that elements bind; one column per name."""
+    """Content and arrival of the events that elements bind; two columns per name."""
     bound = [name for name in names if name in part.rows.places and name not in part.space.moments]
-    columns = [part.space.candidates[name].rows[part.rows.places[name]] for name in bound]
-    missing = np.full(part.rows.length, -1, np.int32)
-    return [*columns, *[missing] * (len(names) - len(columns))]
+    columns = []
+    for name in bound:
+        found, places = part.space.candidates[name], part.rows.places[name]
+        columns += [part.space.ties(found)[places], found.rows[places].astype(np.int64)]
+    missing = np.full(part.rows.length, -1, np.int64)
+    return [*columns, *[missing] * (2 * len(names) - len(columns))]
 
 
 def _extreme(part: Elements, side: str) -> Int64s:
     extent = part.space.plan.graph.extent
     points = map(start_of, extent.starts) if side == "s" else map(end_of, extent.ends)
     combine = np.minimum if side == "s" else np.maximum
-    values: Int64s = combine.reduce([part.space.value(point, part.rows) for point in points])
+    values: Int64s = combine.reduce([part.space.place(point, part.rows) for point in points])
     return values
 
 

@@ -18,10 +18,10 @@ from ensue.plan.plans import AbsencePlan, GraphPlan, QueryPlan
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """Bounds of one point: at least each lower point minus its constant, at most each upper point plus its constant."""
+    """Bounds of one point: at least each lower point minus its limit, at most each upper point plus its limit."""
 
-    lower: tuple[tuple[bounds.Point, int], ...]
-    upper: tuple[tuple[bounds.Point, int], ...]
+    lower: tuple[tuple[bounds.Point, bounds.Limit], ...]
+    upper: tuple[tuple[bounds.Point, bounds.Limit], ...]
 
     @property
     def open(self) -> bool:
@@ -60,7 +60,7 @@ class Sight:
 class CompiledGraph:
     """A compiled graph. What depends on the sizes of streams is computed when they are first known, and kept.
 
-    `last_events` are the points that a match may end with, each with the time from it to the end of the match; None if
+    `last_events` are the points that a match may complete with, each with the time from it to the completion; None if
     a match ends with a repeated moment, or two ends are equal.
     """
 
@@ -91,9 +91,12 @@ class CompiledGraph:
                 ticks += moments[point.variable].ticks
                 point = moments[point.variable].base
             ends.append((point, ticks))
+        for deadline in graph.deadlines:
+            latest = max([deadline.ticks, *(ticks for point, ticks in ends if point == deadline.point)])
+            ends = [*((point, ticks) for point, ticks in ends if point != deadline.point), (deadline.point, latest)]
         names = [point.variable for point, _ in ends]
         alone = moments.keys().isdisjoint(names) and len(set(names)) == len(names)
-        late = graph.repeated or graph.succession or plan.collections or graph.list_conditions
+        late = graph.repeated or graph.succession or plan.collections or graph.list_conditions or plan.successive
         judged = not late and all(absence.lower is not None for absence in plan.absences)
         return cls(plan, streams, list_streams, moments, tuple(ends) if alone else None, judged)
 
@@ -113,6 +116,8 @@ class CompiledGraphs:
         self._plans = plans
         self._graphs: dict[int, CompiledGraph] = {}
         self._longer: dict[tuple[int, int], tuple[QueryPlan, QueryPlan]] = {}
+        self.steps_of: dict[int, int] = {}
+        """The number of steps of each plan, by its identity."""
 
     def __reduce__(self) -> tuple[type[CompiledGraphs], tuple[tuple[QueryPlan, ...]]]:
         """Compiled graphs are not pickled; another process compiles them again."""
@@ -211,8 +216,8 @@ def _position_points(bound: Collection[Name], whole: bool) -> list[bounds.Point]
 
 
 def _range(network: bounds.Network, point: bounds.Point, points: list[bounds.Point], own: frozenset[Name]) -> Range:
-    lower = [(other, limit.whole) for other in points if (limit := network.limit(other, point)) is not None]
-    upper = [(other, limit.whole) for other in points if (limit := network.limit(point, other)) is not None]
+    lower = [(other, limit) for other in points if (limit := network.limit(other, point)) is not None]
+    upper = [(other, limit) for other in points if (limit := network.limit(point, other)) is not None]
     return Range(
         _needed(lower, own, lambda near, far: network.limit(far, near)),
         _needed(upper, own, network.limit),
@@ -220,10 +225,10 @@ def _range(network: bounds.Network, point: bounds.Point, points: list[bounds.Poi
 
 
 def _needed(
-    limits: list[tuple[bounds.Point, int]],
+    limits: list[tuple[bounds.Point, bounds.Limit]],
     own: frozenset[Name],
     between: Callable[[bounds.Point, bounds.Point], bounds.Limit | None],
-) -> tuple[tuple[bounds.Point, int], ...]:
+) -> tuple[tuple[bounds.Point, bounds.Limit], ...]:
     """Removes bounds that follow from another one and a bound between the two bound points themselves.
 
     Bounds between two points outside the graph are not used: the closure may have derived them from this graph.
@@ -234,7 +239,7 @@ def _needed(
             if near == far or not {near.variable, far.variable} & own:
                 continue
             link = between(near, far)
-            if link is not None and narrow + link.whole <= wide:
+            if link is not None and bounds.implies(narrow, link, wide):
                 kept.remove((far, wide))
                 break
     return tuple(kept)
@@ -247,7 +252,7 @@ def _caps_start(absence: AbsencePlan, variable: Name, bound: frozenset[Name], ti
     longest = times.limit(bounds.end_of(variable), bounds.start_of(variable))
     is_point = longest is not None and longest.value == 0
     starts = [(bounds.start_of(variable),), *([(bounds.end_of(variable),)] if is_point else [])]
-    return absence.lower.variables <= bound and absence.upper.points in starts and absence.upper.shift == -1
+    return absence.lower.variables <= bound and absence.upper.points in starts and absence.upper.is_next
 
 
 def _floors_end(absence: AbsencePlan, variable: Name, bound: frozenset[Name]) -> bool:
@@ -256,7 +261,7 @@ def _floors_end(absence: AbsencePlan, variable: Name, bound: frozenset[Name]) ->
     return (
         absence.upper.variables <= bound
         and absence.lower.points == (bounds.end_of(variable),)
-        and absence.lower.shift == 1
+        and absence.lower.is_next
     )
 
 

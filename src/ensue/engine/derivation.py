@@ -17,6 +17,7 @@ from ensue.engine.evaluation import Frontier, evaluate
 from ensue.engine.events import Candidates, request_of
 from ensue.engine.identity import united_members
 from ensue.engine.keys import encode_columns, encode_values
+from ensue.engine.order import in_ties, joined_bytes, lengths_of, value_ranks
 from ensue.engine.output import collect_ordered
 from ensue.engine.sources import EventSource, Mask, Report, load_sources, one_chunk
 from ensue.engine.traces import WatchedEvents, watch
@@ -32,8 +33,6 @@ from ensue.plan.inputs import InputTable
 from ensue.plan.plans import Options, QueryPlan
 
 # --- sets of events: rows that are equal in every column are one event
-
-BYTES_PER_NUMBER = 8
 
 
 def distinct_events(table: pa.Table) -> pa.Table:
@@ -64,13 +63,7 @@ def _tied(table: pa.Table) -> np.ndarray:
     """The rows that share their interval with another row: only these can be equal."""
     ends, starts = (_ticks(table, name) for name in (END, START))
     order = np.lexsort((starts, ends))
-    return order[_with_equals(ends[order], starts[order])]
-
-
-def _with_equals(ends: np.ndarray, starts: np.ndarray) -> Mask:
-    """The rows, in order, with the same interval as the previous or the next row."""
-    same = (ends[1:] == ends[:-1]) & (starts[1:] == starts[:-1])
-    return np.append(same, False) | np.append(False, same) if len(ends) else np.zeros(0, bool)
+    return order[in_ties(ends[order], starts[order])]
 
 
 def row_codes(columns: Sequence[pa.Array]) -> tuple[Codes, int]:
@@ -99,26 +92,15 @@ def _codes(column: pa.Array) -> tuple[Codes, int]:
 
 def _as_bytes(lists: pa.Array) -> pa.Array:
     """Lists as bytes that are equal iff the lists are: the codes of their elements."""
-    whole = _joined_bytes(_codes(lists.flatten())[0], _lengths(lists))
+    whole = joined_bytes(_codes(lists.flatten())[0], lengths_of(lists))
     return pc.if_else(lists.is_valid(), whole, None) if lists.null_count else whole
-
-
-def _lengths(lists: pa.Array) -> np.ndarray:
-    return np.asarray(pc.fill_null(pc.list_value_length(lists), 0).to_numpy(zero_copy_only=False))
-
-
-def _joined_bytes(numbers: np.ndarray, lengths: np.ndarray) -> pa.Array:
-    """Groups of numbers as bytes that sort like the numbers."""
-    offsets = np.append(0, np.cumsum(lengths, dtype=np.int64)) * BYTES_PER_NUMBER
-    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(numbers.astype(">u8"))]
-    return pa.Array.from_buffers(pa.large_binary(), len(lengths), buffers)
 
 
 def in_settled_order(events: pa.Table) -> pa.Table:
     """The events by (end, start, attributes): an order that does not depend on how they were derived."""
     ends, starts = (_ticks(events, name) for name in (END, START))
     order = np.lexsort((starts, ends))
-    tied = _with_equals(ends[order], starts[order])
+    tied = in_ties(ends[order], starts[order])
     if tied.any():
         rows = events.take(pa.array(order[tied]))
         order[tied] = order[tied][_by_attributes(rows)]
@@ -137,25 +119,9 @@ def _by_attributes(events: pa.Table) -> np.ndarray:
             column = events.column(place)
             if column.null_count:
                 columns[f"{place} is there"] = column.is_valid()
-            columns[str(place)] = _ranks(one_chunk(column)) if pa.types.is_nested(field.type) else column
+            columns[str(place)] = value_ranks(one_chunk(column)) if pa.types.is_nested(field.type) else column
     table = pa.table(columns)
     return np.asarray(pc.sort_indices(table, sort_keys=[(name, "ascending") for name in table.column_names]))
-
-
-def _ranks(column: pa.Array) -> np.ndarray:
-    """Ranks of the values, equal for equal values, null first; lists are compared element by element."""
-    if pa.types.is_null(column.type):
-        return np.zeros(len(column), np.int64)
-    if pa.types.is_struct(column.type):
-        parts = [_ranks(part) for part in (column.is_valid(), *column.flatten())]
-        column = _joined_bytes(np.stack(parts, axis=1).ravel(), np.full(len(column), len(parts)))
-    elif element_type(column.type) is not None:
-        missing = column.is_null()
-        column = _joined_bytes(_ranks(column.flatten()), _lengths(column))
-        column = pc.if_else(missing, None, column)
-    plain = column.cast(pa.int8()) if pa.types.is_boolean(column.type) else column
-    ranks = np.asarray(pc.rank(plain, tiebreaker="dense"))
-    return np.where(column.is_null().to_numpy(zero_copy_only=False), 0, ranks)
 
 
 # --- look-up in static tables
@@ -297,7 +263,7 @@ def _new_among(sources: Sequence[EventSource], is_new: Sequence[Mask]) -> Callab
 
     def is_fresh(found: Candidates) -> Mask:
         for source, mask in zip(sources, is_new, strict=True):
-            if source is found.source:
+            if source is found.source.origin:
                 return mask[found.rows]
         return np.zeros(len(found), bool)
 
@@ -343,10 +309,10 @@ def _grown(derivation: Derivation, known: pa.Table, found: Sequence[pa.Table], l
     table = together(derivation, [known, *found], limit)
     is_new = np.arange(table.num_rows) >= known.num_rows
     if LINEAGE in table.column_names:
-        before, after = (_lineage_lengths(rows) for rows in (known, table.slice(0, known.num_rows)))
+        before, after = (_lineagelengths_of(rows) for rows in (known, table.slice(0, known.num_rows)))
         is_new[: known.num_rows] = after > before
     return Growth(table, is_new)
 
 
-def _lineage_lengths(events: pa.Table) -> np.ndarray:
+def _lineagelengths_of(events: pa.Table) -> np.ndarray:
     return np.diff(one_chunk(events.column(LINEAGE)).offsets.to_numpy())

@@ -137,7 +137,7 @@ def _renamed(chunks: Iterable[MatchChunk], graph_plan: GraphPlan, plan: QueryPla
                 space.found,
                 compiled.moments,
             )
-            own.latest = space.latest
+            own.latest, own.tied_by = space.latest, plan.used_columns
             spaces[id(space)] = own
         rows = Rows(chunk.rows.length, {names[name]: places for name, places in chunk.rows.places.items()})
         yield MatchChunk(plan, graph_plan, spaces[id(space)], rows)
@@ -229,6 +229,7 @@ def _workspace(
         {**compiled.streams},
         found,
         compiled.moments,
+        tied_by=plan.used_columns,
         deferred=frozenset(deferred),
     )
 
@@ -236,15 +237,16 @@ def _workspace(
 def _passes(compiled: CompiledGraph, plan: QueryPlan, frontier: Frontier) -> Iterator[Restriction]:
     """Restrictions that together admit every match within the frontier exactly once, and few others.
 
-    If no scope stays open, a match completes with its last event: one of the variables that can be last is new, and
-    those before it in the list are not. A match that a window of `W` ticks closes is complete at its start plus `W`.
+    If no window closes a scope, a match completes with its last event, or at a distance from one: one of the variables
+    that can be last is new, and those before it in the list are not. A match that a window of `W` ticks closes is
+    complete at its start plus `W`.
     """
     graph, ticks = compiled.plan.graph, plan.normal_form.windows.ticks
     if graph.succession:
         yield {}
     elif frontier.fresh is not None:
         yield from _one_new_event(graph.names, frontier.fresh)
-    elif frontier.after is None or (graph.closings and ticks is None) or len(graph.closings) > 1:
+    elif frontier.after is None or (graph.closings and (ticks is None or len(graph.closings) > 1 or graph.deadlines)):
         yield {}
     elif not graph.closings:
         yield from _new_last_events(compiled.last_events, frontier.after)

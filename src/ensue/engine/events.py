@@ -13,7 +13,9 @@ import pyarrow.compute as pc
 
 from ensue.engine.compiled_graph import CompiledGraphs
 from ensue.engine.keys import NO_KEY, Texts, encode_columns, texts_of
+from ensue.engine.order import Order, content_ranks, in_ties, order_of, tie_ranks
 from ensue.engine.sources import EventSource, Mask
+from ensue.engine.views import members_of, stream_source, with_keys
 from ensue.kernels.compiler import Codes, Int64s
 from ensue.kernels.sorted_runs import (
     group_by_key,
@@ -25,6 +27,7 @@ from ensue.kernels.sorted_runs import (
 from ensue.nodes.names import AnyEvent, Stream
 from ensue.plan.inputs import InputTable
 from ensue.plan.plans import QueryPlan
+from ensue.plan.selections import PLAIN
 
 Answer = TypeVar("Answer")
 
@@ -49,6 +52,9 @@ class Candidates:
     ends: Int64s
     positions: Int64s | None
     offsets: Int64s
+    start_places: Int64s
+    """The places of the starts in the order of events: the starts, unless columns order events at the same time."""
+    end_places: Int64s
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -71,14 +77,22 @@ class Candidates:
             return self
         keys = self.keys[kept]
         starts = self.starts[kept]
+        ends = starts if self.are_points else self.ends[kept]
+        start_places = starts if self.start_places is self.starts else self.start_places[kept]
+        if self.end_places is self.ends:
+            end_places = ends
+        else:
+            end_places = start_places if self.end_places is self.start_places else self.end_places[kept]
         return Candidates(
             self.source,
             self.rows[kept],
             keys,
             starts,
-            starts if self.are_points else self.ends[kept],
+            ends,
             None if self.positions is None else self.positions[kept],
             offsets_of_runs(keys, len(self.offsets) - 1),
+            start_places,
+            end_places,
         )
 
 
@@ -127,6 +141,8 @@ class EventStore:
     without_key: Mapping[Stream, tuple[EventSource, Codes]] = field(default_factory=dict)
     """For some streams, the rows without a key."""
     compiled: CompiledGraphs = field(default_factory=CompiledGraphs)
+    order: Order | None = None
+    """The order of events at the same time; None: they have none."""
 
     def keyless(self, streams: Iterable[Stream]) -> int:
         """The number of rows of some streams without a key; a row of several streams counts once."""
@@ -159,6 +175,27 @@ class EventStore:
         found: Answer = self.shared[question]
         return found
 
+    def ties(self, columns: tuple[str, ...]) -> tuple[Int64s, ...]:
+        """For each table, ranks that order the events with the same interval by some columns."""
+        return self.once(("ties", columns), lambda: self._ties(columns))
+
+    def _ties(self, columns: tuple[str, ...]) -> tuple[Int64s, ...]:
+        if any(source.input.views for source in self.sources):
+            every = {name for source in self.sources for name in source.input.table.column_names}
+            return tie_ranks(self.sources, sorted(every))
+        shared = any(isinstance(name, AnyEvent) for name in self.streams)
+        if shared or any(source.input.hierarchy.parts for source in self.sources):
+            return tie_ranks(self.sources, columns)
+        ranks = [np.zeros(len(source.starts), np.int64) for source in self.sources]
+        of_source = {id(source): own for source, own in zip(self.sources, ranks, strict=True)}
+        size = 1 + max(map(len, ranks), default=0)
+        for number, name in enumerate(sorted(self.streams, key=str)):
+            found = self.streams[name]
+            own, tied = of_source[id(found.source)], np.flatnonzero(in_ties(found.keys, found.start_places))
+            own[found.rows] = number * size
+            own[found.rows[tied]] += content_ranks(found.source, found.rows[tied], columns)
+        return tuple(ranks)
+
     def column(self, stream: Stream, name: str) -> pa.Array:
         """A column of all events of a stream, in their order."""
         found = self.streams[stream]
@@ -190,11 +227,15 @@ class Request:
     compared: frozenset[tuple[Stream, str]] = frozenset()
     """The columns of streams that are compared with many constants."""
     compiled: CompiledGraphs = field(default_factory=CompiledGraphs, compare=False)
+    tied_by: tuple[str, ...] = ()
+    """The columns that order the positions of events with the same interval."""
 
 
 def request_of(plan: QueryPlan) -> Request:
     """The data that a plan needs from the tables."""
-    return Request(plan.streams, plan.query.partition_by, plan.catalog.time_type, plan.counting)
+    return Request(
+        plan.streams, plan.query.partition_by, plan.catalog.time_type, plan.counting, tied_by=plan.used_columns
+    )
 
 
 def load_events(sources: tuple[EventSource, ...], request: Request, known: Sequence[Int64s] = ()) -> EventStore:
@@ -203,12 +244,17 @@ def load_events(sources: tuple[EventSource, ...], request: Request, known: Seque
     `known` has, per table, the positions that are known already (-1: unknown), if positions are counted.
     """
     found = [_rows_by_stream(source, request) for source in sources]
+    order = order_of(sources) if any(source.input.order for source in sources) else None
     if request.counting:
         row_keys, key_count = _keys_of_all_rows(sources, request)
         keys = [codes[rows] for codes, (_, rows, _) in zip(row_keys, found, strict=True)]
-        timeline, positions = _number_positions(sources, row_keys, key_count, known)
+        ties = tie_ranks(sources, request.tied_by)
+        timeline, positions = _number_positions(sources, row_keys, key_count, known, order, ties)
     else:
-        keys, key_count = _partition_keys(sources, [rows for _, rows, _ in found], request)
+        if any(source.input.views for source in sources):
+            keys, key_count = _keys_of_streams(sources, found, request)
+        else:
+            keys, key_count = _partition_keys(sources, [rows for _, rows, _ in found], request)
         row_keys, timeline, positions = (), None, ()
     streams: dict[Stream, Candidates] = {}
     without_key: dict[Stream, tuple[EventSource, Codes]] = {}
@@ -217,7 +263,9 @@ def load_events(sources: tuple[EventSource, ...], request: Request, known: Seque
         keyless = bool(len(keys[place])) and not source.input.derived and int(keys[place].min()) < 0
         for number, name in enumerate(names):
             run = slice(runs[number], runs[number + 1])
-            streams[name] = arrange(source, rows[run], keys[place][run], key_count, own_positions)
+            places = None if order is None else (order.starts[place], order.ends[place])
+            own = stream_source(source, name, request.time_type) if source.input.views else source
+            streams[name] = arrange(own, rows[run], keys[place][run], key_count, own_positions, places)
             if keyless and len(streams[name]) < runs[number + 1] - runs[number]:
                 without_key[name] = source, rows[run][keys[place][run] < 0]
     return EventStore(
@@ -230,6 +278,7 @@ def load_events(sources: tuple[EventSource, ...], request: Request, known: Seque
         request.compared,
         without_key=without_key,
         compiled=request.compiled,
+        order=order,
     )
 
 
@@ -239,7 +288,8 @@ def _streams_in(source: EventSource, request: Request) -> tuple[list[Stream], li
     sharing: list[Stream] = []
     for stream in filter(source.input.holds, request.streams):
         levels = source.input.hierarchy
-        shares = isinstance(stream, AnyEvent) or (bool(levels.parts) and len(levels.kinds_of(stream)) > 1)
+        shares = isinstance(stream, AnyEvent) or stream in source.input.views
+        shares = shares or (bool(levels.parts) and len(levels.kinds_of(stream)) > 1)
         (sharing if shares else alone).append(stream)
     return alone, sharing
 
@@ -253,16 +303,33 @@ def _rows_by_stream(source: EventSource, request: Request) -> tuple[list[Stream]
         codes = np.zeros(len(source.starts), np.int32) if whole else stream_codes(source.input, [*map(str, alone)])
         if source.valid is not None:
             codes = np.where(source.valid, codes, np.int32(-1))
+        if PLAIN in source.input.table.column_names:
+            codes = np.where(np.asarray(source.raw_column(PLAIN)), codes, np.int32(-1))
         rows, runs = group_by_key(codes, len(alone))
     for name in sharing:
-        member = in_streams(source.input, [name])
-        own = np.flatnonzero(member if source.valid is None else member & source.valid).astype(np.int32)
+        own = _sharing_rows(source, name, request.time_type)
         rows, runs = np.concatenate([rows, own]), np.append(runs, runs[-1] + len(own))
     return [*alone, *sharing], rows, runs
 
 
+def _sharing_rows(source: EventSource, stream: Stream, time_type: pa.DataType) -> Codes:
+    """The rows of a stream whose events may belong to other streams, too."""
+    if stream in source.input.views:
+        return members_of(source, stream, time_type)
+    member = in_streams(source.input, [stream])
+    if PLAIN in source.input.table.column_names:
+        member &= np.asarray(source.raw_column(PLAIN))
+    if isinstance(stream, AnyEvent):
+        for name in stream.excluded:
+            if name in source.input.views:
+                member[members_of(source, name, time_type)] = False
+    return np.flatnonzero(member if source.valid is None else member & source.valid).astype(np.int32)
+
+
 def in_streams(table: InputTable, streams: Sequence[Stream]) -> Mask:
-    """The rows of a table with a type column that belong, or may belong, to some of the streams."""
+    """The rows of a table that belong, or may belong, to some of the streams."""
+    if table.stream is not None or not table.views.keys().isdisjoint(streams):
+        return np.full(table.table.num_rows, any(map(_has_rows_of(table), streams)))
     plain = [name for name in streams if not isinstance(name, AnyEvent)]
     kinds = dict.fromkeys(kind for name in plain for kind in table.hierarchy.kinds_of(name))
     named = [kind for kind in kinds if isinstance(kind, str)]
@@ -276,6 +343,11 @@ def in_streams(table: InputTable, streams: Sequence[Stream]) -> Mask:
                 < 0
             )
     return member
+
+
+def _has_rows_of(table: InputTable) -> Callable[[Stream], bool]:
+    """Whether a table that is one stream may have rows of another."""
+    return lambda stream: table.holds(stream) and not (isinstance(stream, AnyEvent) and table.stream in stream.excluded)
 
 
 def stream_codes(table: InputTable, streams: Sequence[str]) -> Codes:
@@ -316,6 +388,30 @@ def _chunk_codes(chunk: pa.Array, streams: tuple[str, ...]) -> Codes:
     return np.asarray(pc.fill_null(found, -1).to_numpy(zero_copy_only=False)).astype(np.int32, copy=False)
 
 
+def _keys_of_streams(
+    sources: Sequence[EventSource], found: Sequence[tuple[list[Stream], Codes, Int64s]], request: Request
+) -> tuple[list[Codes], int]:
+    """The key of each row of each stream. A key that is a column of a stream of rows may differ between streams."""
+    parts: list[tuple[EventSource, Codes]] = []
+    counts: list[int] = []
+    for source, (names, rows, runs) in zip(sources, found, strict=True):
+        own = [(source, rows)]
+        if source.input.views:
+            own = [
+                (stream_source(source, name, request.time_type), rows[runs[number] : runs[number + 1]])
+                for number, name in enumerate(names)
+            ]
+        parts += own
+        counts.append(len(own))
+    keys, key_count = _partition_keys([source for source, _ in parts], [rows for _, rows in parts], request)
+    ends = np.cumsum(counts)
+    joined = [
+        keys[end - count] if count == 1 else np.concatenate([np.empty(0, np.int32), *keys[end - count : end]])
+        for end, count in zip(ends, counts, strict=True)
+    ]
+    return joined, key_count
+
+
 def _partition_keys(
     sources: Sequence[EventSource], wanted: Sequence[Codes], request: Request
 ) -> tuple[list[Codes], int]:
@@ -347,7 +443,8 @@ def key_column(source: EventSource, name: str, request: Request) -> pa.Array:
 def _keys_of_all_rows(sources: Sequence[EventSource], request: Request) -> tuple[tuple[Codes, ...], int]:
     """The key of every row, whether or not a query needs it; NO_KEY for rows without a time."""
     everything = [np.arange(len(source.starts), dtype=np.int32) for source in sources]
-    keys, key_count = _partition_keys(sources, everything, request)
+    keyed = [with_keys(source, request.partition_by, request.time_type) for source in sources]
+    keys, key_count = _partition_keys(keyed, everything, request)
     valid = [source.valid for source in sources]
     return tuple(
         codes if mask is None else np.where(mask, codes, np.int32(NO_KEY))
@@ -356,26 +453,48 @@ def _keys_of_all_rows(sources: Sequence[EventSource], request: Request) -> tuple
 
 
 def arrange(
-    source: EventSource, rows: Codes, keys: Codes, key_count: int, positions: Int64s | None = None
+    source: EventSource,
+    rows: Codes,
+    keys: Codes,
+    key_count: int,
+    positions: Int64s | None = None,
+    places: tuple[Int64s, Int64s] | None = None,
 ) -> Candidates:
-    """Sorts by key and start; rows without a key are left out. Equal times keep the order of arrival."""
-    starts = source.starts[rows] if len(rows) < len(source.starts) else source.starts
-    if not is_sorted(starts):
-        order = order_by_time(starts)
+    """Sorts by key and start; rows without a key are left out. Equal starts are sorted by position, if positions are
+    counted, and otherwise keep the order of arrival.
+
+    `places` are those of the starts and ends of all rows of the source in the order of events.
+    """
+    begins = source.starts if places is None else places[0]
+    starts = begins[rows] if len(rows) < len(begins) else begins
+    if positions is not None or not is_sorted(starts):
+        order = order_by_time(starts) if positions is None else np.lexsort((positions[rows], starts)).astype(np.int32)
         starts, rows, keys = starts[order], rows[order], keys[order]
     if key_count == 1 and (len(keys) == 0 or keys.min() >= 0):
         offsets = np.array([0, len(rows)], np.int64)
     else:
         order, offsets = group_by_key(keys, key_count)
         starts, rows, keys = starts[order], rows[order], keys[order]
+    start_places = starts
+    if places is not None:
+        starts = source.starts[rows]
     ends = starts if source.ends is source.starts else source.ends[rows]
-    return Candidates(source, rows, keys, starts, ends, None if positions is None else positions[rows], offsets)
+    end_places = ends
+    if places is not None:
+        end_places = start_places if places[1] is places[0] else places[1][rows]
+    own_positions = None if positions is None else positions[rows]
+    return Candidates(source, rows, keys, starts, ends, own_positions, offsets, start_places, end_places)
 
 
 def _number_positions(
-    sources: Sequence[EventSource], row_keys: Sequence[Codes], key_count: int, known: Sequence[Int64s]
+    sources: Sequence[EventSource],
+    row_keys: Sequence[Codes],
+    key_count: int,
+    known: Sequence[Int64s],
+    order_of_events: Order | None,
+    ties: Sequence[Int64s],
 ) -> tuple[Timeline, tuple[Int64s, ...]]:
-    """Numbers all events of each key in the order of (end, arrival), continuing from the known positions."""
+    """Numbers all events of each key in the order of (end, start, content), continuing from the known positions."""
     keys = np.concatenate(row_keys) if row_keys else np.empty(0, np.int32)
     ends = np.concatenate([source.ends for source in sources]) if sources else np.empty(0, np.int64)
     fixed = np.concatenate(known) if known else np.full(len(keys), -1, np.int64)
@@ -383,7 +502,9 @@ def _number_positions(
     numbered = (fixed >= 0) & (keys >= 0)
     np.maximum.at(base, keys[numbered], fixed[numbered] + 1)
     open_keys = np.where(numbered, np.int32(-1), keys)
-    order = order_by_time(ends)
+    places = ends if order_of_events is None else np.concatenate([*order_of_events.ends, ends[:0]])
+    starts = np.concatenate([*(source.starts for source in sources), ends[:0]])
+    order = np.lexsort((np.concatenate([*ties, ends[:0]]), starts, places)).astype(np.int32).astype(np.int32)
     positions, _ = number_within_runs(open_keys, order, base)
     positions[numbered] = fixed[numbered]
     by_key, offsets = group_by_key(open_keys[order], key_count)

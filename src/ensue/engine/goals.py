@@ -341,10 +341,12 @@ def _is_extended(chunk: MatchChunk, listed: Sequence[Listed]) -> Mask:
 def _still_forbidden(graph: Graph) -> tuple[str, ...]:
     """The absences that are open after the last event."""
     moments = {moment.name for moment in graph.moments}
+    waits = {(deadline.point, deadline.ticks) for deadline in graph.deadlines}
     texts = []
     for absence in graph.absences:
         stated = absence.scope.stated or ()
         timed = any({bound.left.variable, bound.right.variable} & moments for bound in stated)
-        if absence.scope.trailing or timed:
+        reached = any((bound.right, bound.limit.value) in waits for bound in stated)
+        if absence.scope.trailing or timed or reached:
             texts.append(absence.text)
     return tuple(dict.fromkeys(texts))

@@ -67,7 +67,9 @@ def candidates_of(run: Run, source: EventSource, streams: Sequence[Stream], key_
         own = slice(begins[number], begins[number + 1])
         starts = run.starts[own]
         ends = starts if source.ends is source.starts else run.ends[own]
-        found[stream] = Candidates(source, run.rows[own], run.keys[own], starts, ends, None, offsets[number])
+        found[stream] = Candidates(
+            source, run.rows[own], run.keys[own], starts, ends, None, offsets[number], starts, ends
+        )
     return found
 
 

@@ -137,7 +137,7 @@ class Join:
                 yield rows
                 return
             for timed in self._with_moments(rows, self.space.plan.graph.repeated):
-                complete = self._with_lists(self._without_forbidden(self._filter_late(timed)))
+                complete = self._with_lists(self._without_forbidden(self._filter_late(self._in_succession(timed))))
                 if complete.length:
                     yield complete
             return
@@ -162,7 +162,7 @@ class Join:
     ) -> Rows:
         """The rows extended by the earliest event in their range that passes; rows without one are left out."""
         found = self.space.candidates[step.variable]
-        ranks, by_rank = _ranked(found)
+        ranks, by_rank = _ranked(found, self.space)
         best = np.full(rows.length, len(found), np.int64)
         active = np.flatnonzero(last > first).astype(np.int32)
         block = FIRST_BLOCK if found.are_points else len(found)
@@ -209,7 +209,9 @@ class Join:
         for absence in space.plan.absences:
             if self._is_summarized(absence) and _forbids_later(absence, moment):
                 assert absence.lower is not None and absence.upper is not None
-                closed = self._summary(absence).earliest_completion(space.keys(rows), self._side(absence.lower, rows))
+                closed = self._earliest_completion(absence, rows)
+                if space.store.order is not None:
+                    closed = space.store.order.time_of(closed)
                 high = np.minimum(high, closed - 1 - absence.upper.shift)
         return low, high
 
@@ -221,6 +223,24 @@ class Join:
             earlier = frozenset(repeated[: repeated.index(name)])
             known[wanted] = plan_moment(self.space.plan, name, earlier, self.space.sight)
         return known[wanted]
+
+    def _in_succession(self, rows: Rows) -> Rows:
+        """The rows whose rounds at the same place are in the order of content, so that each set of rounds is found
+        once."""
+        for earlier, later in self.space.plan.successive:
+            places = [
+                self.space.place(point, rows) for name in (*earlier, *later) for point in (start_of(name), end_of(name))
+            ]
+            ranks = [self._total_rank(name, rows) for name in (earlier[0], later[0])]
+            together = np.logical_and.reduce([places[0] == place for place in places[1:]])
+            rows = rows.where(~together | (ranks[0] < ranks[1]))
+        return rows
+
+    def _total_rank(self, name: Name, rows: Rows) -> Int64s:
+        """A number for each event that no other event has, increasing with its content."""
+        found = self.space.candidates[name]
+        events, content = found.rows[rows.places[name]], self.space.ties(found)[rows.places[name]]
+        return content * (1 + len(found.source.starts)) + events
 
     def _filter_late(self, rows: Rows) -> Rows:
         """The rows that pass the conditions on moments."""
@@ -249,7 +269,7 @@ class Join:
             segments = space.segments(step.variable, classes, bound, rows)
             first, last = find_ranges(segments, lows, highs, index.offsets, index.starts)
         else:
-            first, last = find_ranges(space.keys(rows), lows, highs, found.offsets, found.starts)
+            first, last = find_ranges(space.keys(rows), lows, highs, found.offsets, found.start_places)
             if not step.position.open and found.are_points:
                 first, last = self._within_positions(rows, step, first, last)
         return first, last, classes
@@ -265,10 +285,10 @@ class Join:
         return np.maximum(first, begin), np.minimum(last, end)
 
     def _start_limits(self, rows: Rows, step: JoinStep) -> tuple[Int64s | None, Int64s | None]:
-        low, high = self.space.limits(step.start, rows)
+        low, high = self.space.place_limits(step.start, rows)
         for absence in step.deadlines:
             assert absence.lower is not None and absence.upper is not None
-            latest = self._summary(absence).earliest_completion(self.space.keys(rows), self._side(absence.lower, rows))
+            latest = self._earliest_completion(absence, rows)
             high = latest if high is None else np.minimum(high, latest)
         if self.space.candidates[step.variable].are_points:
             for absence in step.earliest:
@@ -286,7 +306,7 @@ class Join:
         found = self.space.candidates[step.variable]
         plan = self.space.plan
         ranged = found.are_points and (step.position.open or not self._keyed(step))
-        late = plan.absences or plan.collections or plan.graph.repeated
+        late = plan.absences or plan.collections or plan.graph.repeated or plan.successive
         return ranged and not (step.conditions or step.distinct or step.checks or late)
 
     def _keyed(self, step: JoinStep) -> bool:
@@ -296,14 +316,16 @@ class Join:
         """The rows that pass all checks that are possible after binding the step's variable."""
         found = self.space.candidates[step.variable]
         if not found.are_points:
-            rows = self._inside(rows, step.end, self.space.value(end_of(step.variable), rows))
+            limits = self.space.place_limits(step.end, rows)
+            rows = self._inside(rows, *limits, self.space.place(end_of(step.variable), rows))
             for absence in step.earliest:
-                rows = rows.where(self.space.value(end_of(step.variable), rows) >= self._earliest_end(absence, rows))
+                rows = rows.where(self.space.place(end_of(step.variable), rows) >= self._earliest_end(absence, rows))
         if not step.position.open:
             assert found.positions is not None
-            rows = self._inside(rows, step.position, found.positions[rows.places[step.variable]])
+            limits = self.space.limits(step.position, rows)
+            rows = self._inside(rows, *limits, found.positions[rows.places[step.variable]])
         for x, y in step.distinct:
-            if self.space.candidates[x].source is self.space.candidates[y].source:
+            if self.space.candidates[x].source.origin is self.space.candidates[y].source.origin:
                 rows = rows.where(self._event_of(x, rows) != self._event_of(y, rows))
         for condition in step.conditions:
             if rows.length:
@@ -312,8 +334,7 @@ class Join:
             rows = rows.where(self._is_absent(absence, rows))
         return rows
 
-    def _inside(self, rows: Rows, bounds: Range, values: Int64s) -> Rows:
-        low, high = self.space.limits(bounds, rows)
+    def _inside(self, rows: Rows, low: Int64s | None, high: Int64s | None, values: Int64s) -> Rows:
         mask = np.ones(rows.length, bool)
         if low is not None:
             mask &= values >= low
@@ -343,13 +364,24 @@ class Join:
 
     def _is_absent(self, absence: AbsencePlan, rows: Rows) -> Mask:
         assert absence.lower is not None and absence.upper is not None
-        earliest = self._summary(absence).earliest_completion(self.space.keys(rows), self._side(absence.lower, rows))
+        earliest = self._earliest_completion(absence, rows)
         return earliest > self._side(absence.upper, rows)
 
-    def _side(self, side: Side, rows: Rows) -> Int64s:
+    def _earliest_completion(self, absence: AbsencePlan, rows: Rows) -> Int64s:
+        """The earliest completion of a forbidden match that starts in the scope."""
+        assert absence.lower is not None
+        lower = self._side(absence.lower, rows, opens=True)
+        return self._summary(absence).earliest_completion(self.space.keys(rows), lower)
+
+    def _side(self, side: Side, rows: Rows, opens: bool = False) -> Int64s:
+        """The place in the order of events where a scope begins or ends."""
         combine = np.maximum if side.greatest else np.minimum
-        values: Int64s = combine.reduce([self.space.value(point, rows) for point in side.points])
-        return values + side.shift
+        value = self.space.value if side.in_time else self.space.place
+        values: Int64s = combine.reduce([value(point, rows) for point in side.points]) + side.shift
+        order = self.space.store.order
+        if not side.in_time or order is None:
+            return values
+        return order.at_least(values) if opens else order.at_most(values)
 
     def _join_of(self, absence: AbsencePlan) -> Join:
         return self._join_inside(id(absence), absence.graph)
@@ -431,7 +463,9 @@ class Join:
         """The outer matches for which this graph can have a match."""
         mask = np.ones(rows.length, bool)
         for bound in self.space.plan.graph.premises:
-            mask &= self.space.value(bound.left, rows) - self.space.value(bound.right, rows) <= bound.limit.whole
+            value = self.space.place if bound.limit.ordered else self.space.value
+            most = bound.limit.places if bound.limit.ordered else bound.limit.whole
+            mask &= value(bound.left, rows) - value(bound.right, rows) <= most
         return mask
 
     def _holds_for_lists(self, condition: Expr, rows: Rows) -> Mask:
@@ -474,12 +508,9 @@ class Join:
         return first, last
 
 
-def _ranked(found: Candidates) -> tuple[Int64s, Codes]:
-    """The rank of each candidate in the order of (end, start, arrival), and the candidate of each rank."""
-    if found.are_points:
-        places = np.arange(len(found), dtype=np.int32)
-        return places.astype(np.int64), places
-    by_rank = np.lexsort((found.rows, found.starts, found.ends)).astype(np.int32)
+def _ranked(found: Candidates, space: Workspace) -> tuple[Int64s, Codes]:
+    """The rank of each candidate in the order of (end, start, content), and the candidate of each rank."""
+    by_rank = np.lexsort((found.rows, space.ties(found), found.start_places, found.end_places)).astype(np.int32)
     ranks = np.empty(len(found), np.int64)
     ranks[by_rank] = np.arange(len(found))
     return ranks, by_rank
@@ -503,7 +534,7 @@ def _forbids_later(absence: AbsencePlan, moment: Moment) -> bool:
 class Summary:
     """Per key, the starts of forbidden matches in order, and for each the earliest completion from there on.
 
-    Both arrays increase within a key, so each can be searched by the other.
+    Both are places in the order of events. Both arrays increase within a key, so each can be searched by the other.
     """
 
     offsets: Int64s
@@ -521,8 +552,8 @@ class Summary:
 
 def summarize_chain(space: Workspace, chain: tuple[Name, ...]) -> Summary:
     """The summary of a sequence: backwards from the last item, the minimum over the successors in range."""
-    times = space.plan.graph.times
-    completions = space.candidates[chain[-1]].ends
+    times, order = space.plan.graph.times, space.store.order
+    completions = space.candidates[chain[-1]].end_places
     for name, following in reversed(list(pairwise(chain))):
         here, there = space.candidates[name], space.candidates[following]
         gap = times.limit(start_of(name), start_of(following))
@@ -530,17 +561,21 @@ def summarize_chain(space: Workspace, chain: tuple[Name, ...]) -> Summary:
         assert gap is not None
         lows = here.starts - gap.whole
         highs = np.full(len(here), FOREVER, np.int64) if reach is None else here.starts + reach.whole
-        first, last = find_ranges(here.keys, lows, highs, there.offsets, there.starts)
+        if order is not None:
+            lows = here.start_places - gap.places if gap.ordered else order.at_least(lows)
+            highs = here.start_places + reach.places if reach is not None and reach.ordered else order.at_most(highs)
+        first, last = find_ranges(here.keys, lows, highs, there.offsets, there.start_places)
         completions = sliding_minimum(completions, first, last, FOREVER)
     starts = space.candidates[chain[0]]
     total = times.limit(end_of(chain[-1]), start_of(chain[0]))
     possible = completions < FOREVER
     if total is not None and len(chain) > 1:
-        possible &= completions <= starts.starts + total.whole
+        latest = starts.starts + total.whole
+        possible &= completions <= (latest if order is None else order.at_most(latest))
     if not possible.all():
         completions = completions[possible]
         starts = starts.select(possible)
-    return Summary(starts.offsets, starts.starts, suffix_minimum(completions, starts.offsets))
+    return Summary(starts.offsets, starts.start_places, suffix_minimum(completions, starts.offsets))
 
 
 def summarize_matches(space: Workspace, matches: Iterable[Rows]) -> Summary:
@@ -548,8 +583,8 @@ def summarize_matches(space: Workspace, matches: Iterable[Rows]) -> Summary:
     extent = space.plan.graph.extent
     earliest = {name: np.full(len(space.candidates[name]), FOREVER, np.int64) for name in extent.starts}
     for rows in matches:
-        ends = np.maximum.reduce([space.value(end_of(name), rows) for name in extent.ends])
-        starts = {name: space.value(start_of(name), rows) for name in extent.starts}
+        ends = np.maximum.reduce([space.place(end_of(name), rows) for name in extent.ends])
+        starts = {name: space.place(start_of(name), rows) for name in extent.starts}
         least = np.minimum.reduce(list(starts.values()))
         for name, values in starts.items():
             first = values == least
@@ -560,7 +595,7 @@ def summarize_matches(space: Workspace, matches: Iterable[Rows]) -> Summary:
 def _merge(parts: list[tuple[Candidates, Int64s]], key_count: int) -> Summary:
     kept = [completions < FOREVER for _, completions in parts]
     keys = np.concatenate([found.keys[mask] for (found, _), mask in zip(parts, kept, strict=True)])
-    starts = np.concatenate([found.starts[mask] for (found, _), mask in zip(parts, kept, strict=True)])
+    starts = np.concatenate([found.start_places[mask] for (found, _), mask in zip(parts, kept, strict=True)])
     completions = np.concatenate([ends[mask] for (_, ends), mask in zip(parts, kept, strict=True)])
     if len(parts) > 1:
         order = order_by_time(starts)

@@ -35,17 +35,17 @@ def encode_columns(columns: Sequence[Sequence[pa.Array]]) -> tuple[list[Codes], 
     return codes, count
 
 
-def encode_values(parts: Sequence[pa.Array], numbers_as_floats: bool = False) -> tuple[list[Codes], int]:
+def encode_values(parts: Sequence[pa.Array]) -> tuple[list[Codes], int]:
     """Codes for arrays of comparable types, equal for equal values; only null has the code NO_KEY.
 
-    An integer and a float are compared exactly, or both as floats, as `=` between them does.
+    Numbers are compared as `=` does: exactly, except for a decimal and a float, which are compared as floats.
     """
     kinds = {kind_of(part.type) for part in parts} - {Kind.NULL}
     if len({part.type for part in parts}) == 1:
         return _encode_parts(parts)
     if kinds <= {Kind.TIMESTAMP} or kinds <= {Kind.DURATION}:
         return _encode_pairs([_seconds_and_rest(part) for part in parts])
-    if Kind.FLOAT in kinds and Kind.INTEGER in kinds and not numbers_as_floats:
+    if Kind.FLOAT in kinds and Kind.INTEGER in kinds and not any(pa.types.is_decimal(part.type) for part in parts):
         return _encode_pairs([_whole_and_fraction(part) for part in parts])
     return _encode_parts([part.cast(_common_type(parts, kinds)) for part in parts])
 
@@ -53,7 +53,7 @@ def encode_values(parts: Sequence[pa.Array], numbers_as_floats: bool = False) ->
 def _common_type(parts: Sequence[pa.Array], kinds: set[Kind]) -> pa.DataType:
     """A type in which equal values of these arrays are equal."""
     decimals = [part.type for part in parts if pa.types.is_decimal(part.type)]
-    if decimals and Kind.FLOAT not in kinds:
+    if decimals and not any(pa.types.is_floating(part.type) for part in parts):
         return pa.decimal256(76, max(kind.scale for kind in decimals))
     if decimals or Kind.FLOAT in kinds:
         return pa.float64()

@@ -299,6 +299,8 @@ class _Run:
             of_result.traces_failed = self.below.traces_failed + own.traces_failed
             of_result.events_skipped = self.below.events_skipped + own.events_skipped
             of_result.matches = matches
+            of_result.ties = own.ties
+            report.ties.update(own.ties)
             reports.append(of_result)
             report.matches += matches
         watermark = state.watermark if clock.until is None else clock.until
@@ -335,14 +337,11 @@ def _with_states(
 ) -> Machine:
     """The machine with states before its stages, which see the columns that states add to events.
 
-    If rows are ordered by their values, or the user wants the rows, whole rows are required.
+    Events at the same time are ordered by all their values, so whole rows are required.
     """
     shapes = []
     for item in plan.inputs:
-        needed = {item.time, item.type, *asked.reads, *needed_columns(everything, item).column_names}
-        whole = asked.settled or asked.measured is not None or not everything
-        table = item.table.select([name for name in item.table.column_names if whole or name in needed])
-        schema = plain_schema(table.schema) if everything else table.schema
+        schema = plain_schema(item.table.schema) if everything else item.table.schema
         shapes.append(replace(item, table=schema.empty_table()))
     stages = _stages(replace(plan, inputs=plan.tables, states=None), machine.eager, further_keys)
     time_type = stages[0].time_type if stages else catalog_of(plan.inputs).time_type
@@ -358,7 +357,7 @@ def completing_streams(program: ProgramPlan) -> frozenset[Stream] | None:
         if plan.counting or plan.uncertain or plan.watched or chooses(plan.query):
             return None
         for graph in (graph_plan.graph for graph_plan in plan.graphs):
-            if graph.closings or graph.moments:
+            if graph.trailing or graph.moments:
                 return None
             found |= {variable.stream for variable in graph.variables if variable.name in graph.extent.ends}
     return None if any(isinstance(stream, AnyEvent) for stream in found) else frozenset(found)
@@ -394,7 +393,8 @@ def _stages(program: ProgramPlan, eager: bool, further_keys: tuple[str, ...]) ->
     for level, group, member in sorted(_members(program), key=lambda entry: entry[0]):
         plan = member.plan
         counted = declared.intersection(plan.streams) if plan.counting else frozenset()
-        alike = tuple(made.name for made in group) or (plan.query.partition_by, plan.counting, frozenset(counted))
+        counts = (frozenset(counted), plan.used_columns) if plan.counting else ()
+        alike = tuple(made.name for made in group) or (plan.query.partition_by, plan.counting, counts)
         together.setdefault((level, alike), (group, []))[1].append(member)
     stages: list[Stage] = []
     for group, members in together.values():

@@ -332,14 +332,16 @@ def _sort_keys(group: MatchChunk, output: OutputSchema) -> list[Int64s]:
 
 
 def _event_ranks(chunk: MatchChunk, plan: QueryPlan) -> list[Int64s]:
-    """End, start and arrival of each variable's event: the order in which events of a declared stream arrive."""
+    """End, start, content and arrival of each variable's event: the order in which events of a declared stream
+    arrive."""
     keys: list[Int64s] = []
     for name in positive_names(plan.query.pattern):
         if name in chunk.rows.places:
             found, places = chunk.space.candidates[name], chunk.rows.places[name]
-            keys += [found.ends[places], found.starts[places], found.rows[places].astype(np.int64)]
+            ties = chunk.space.ties(found)[places]
+            keys += [found.end_places[places], found.start_places[places], ties, found.rows[places].astype(np.int64)]
         else:
-            keys += [np.full(chunk.rows.length, FOREVER, np.int64)] * 3
+            keys += [np.full(chunk.rows.length, FOREVER, np.int64)] * 4
     return keys
 
 

@@ -277,7 +277,9 @@ def _listed(
 def in_order(lists: Lists, names: Sequence[Name]) -> Demands:
     """The conditions of each element of the lists, in the order of the lists."""
     found = [
-        demands_of(part.space, [(name, part.rows.places[name]) for name in names], part.rows.length)
+        demands_of(
+            part.space, [(name, part.rows.places[name]) for name in names if name in part.rows.places], part.rows.length
+        )
         for part in lists.parts
     ]
     return Demands(

@@ -13,7 +13,8 @@ import pyarrow as pa
 from ensue.engine.events import FOREVER
 from ensue.engine.machine import Machine, State, completing_streams
 from ensue.engine.sources import SAFE_TIME
-from ensue.expr.kinds import NANOSECONDS_PER_UNIT
+from ensue.expr.kinds import NANOSECONDS_PER_UNIT, Kind
+from ensue.expr.types import kind_of
 from ensue.nodes.names import Stream
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -54,7 +55,9 @@ class PushedRows:
         item, completing, reached = machine.inputs[0], completing_streams(machine.plan), state.watermark
         if completing is None or len(machine.inputs) > 1 or item.type is None or item.end is not None:
             return None
-        if pa.null() in item.table.schema.types:
+        if pa.null() in item.table.schema.types or item.views:
+            return None
+        if kind_of(item.table.schema.field(item.type).type) is not Kind.TEXT:
             return None
         accepted = {field.name: _accepted(field.type) for field in item.table.schema}
         if not all(accepted.values()):

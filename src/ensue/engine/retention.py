@@ -70,7 +70,7 @@ def rows_to_keep(
                 if retention.at_once and not options.streaming:
                     own = (kept for (graph, _), kept in plan.retention.items() if graph == number)
                     retention = reduce(longer, own)
-                place = next(place for place, source in enumerate(store.sources) if source is events.source)
+                place = next(place for place, source in enumerate(store.sources) if source is events.source.origin)
                 needed = _needed(events, retention, store, until, options)
                 if options.suppressing and needed.any():
                     partners = plan.partners.get((number, variable.name), ())
@@ -87,10 +87,7 @@ def pending_rows(plan: QueryPlan, sources: Sequence[EventSource], pending: Seque
     for waiting, source in zip(pending, sources, strict=True):
         relevant = waiting.copy()
         if not plan.counting and waiting.any():
-            if source.input.type is not None:
-                relevant &= in_streams(source.input, tuple(filter(source.input.holds, plan.all_streams)))
-            elif source.input.stream not in plan.all_streams:
-                relevant[:] = False
+            relevant &= in_streams(source.input, tuple(filter(source.input.holds, plan.all_streams)))
         kept.append(relevant)
     return kept
 

@@ -181,11 +181,13 @@ class MatchChunk:
 
 
 def completion_times(chunk: MatchChunk, plan: QueryPlan) -> Int64s:
-    """When each match is complete: at its last event, or when the window closes the scopes that are open after it."""
-    closings = chunk.plan.graph.closings
-    if not closings:
+    """When each match is complete: at its last event, or when windows and reaches close the scopes open after it."""
+    graph = chunk.plan.graph
+    if not graph.trailing:
         return chunk.ends
-    latest: Int64s = np.maximum.reduce([_closing_times(closing, chunk, plan) for closing in closings])
+    times = [_closing_times(closing, chunk, plan) for closing in graph.closings] or [chunk.ends]
+    times += [chunk.space.value(deadline.point, chunk.rows) + deadline.ticks for deadline in graph.deadlines]
+    latest: Int64s = np.maximum.reduce(times)
     return latest
 
 

@@ -6,7 +6,6 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict
 from itertools import count
 from typing import Any
 
@@ -15,14 +14,14 @@ import pyarrow as pa
 
 from ensue.analysis.declarations import END, START
 from ensue.engine.belief.follower import BeliefState, StateStage
-from ensue.engine.belief.updates import Held
+from ensue.engine.belief.updates import HeldBeliefs
 from ensue.engine.derivation import row_codes
 from ensue.engine.machine import Machine, State
 from ensue.engine.sources import Report, one_chunk
 from ensue.engine.stage import Role, Stage, StageState
 from ensue.errors import StateError
 from ensue.kernels.beliefs import Beliefs
-from ensue.nodes.names import Stream
+from ensue.nodes.names import Stream, names_in
 from ensue.nodes.patterns import PatternQuery
 from ensue.nodes.rules import CHAINS, EDGES
 from ensue.plan.derivations import Derivation, all_plans
@@ -30,7 +29,7 @@ from ensue.plan.inputs import InputTable
 from ensue.plan.outputs import event_fields
 from ensue.plan.plans import QueryPlan
 from ensue.plan.states import StateQuestions
-from ensue.text.render import render_constraint, render_query
+from ensue.text.render import render_constraint, render_query, render_selection
 from ensue.text.render_parts import render_declarations, render_rule, render_state
 
 # --- kept events as tables
@@ -129,7 +128,7 @@ def snapshot(
         "watermark": state.watermark,
         "horizon": state.horizon,
         "per_stream": per_stream,
-        "report": asdict(state.report),
+        "report": state.report.saved(),
         "watched": watched_streams(_all_plans(machine)),
         "tables": [{**_columns(item), "schema": _encoded(shapes[item.stream])} for item in machine.inputs],
     }
@@ -147,10 +146,13 @@ def watched_streams(plans: Iterable[QueryPlan]) -> list[list[str]]:
 
 
 def query_text(
-    plans: Sequence[QueryPlan], derivations: Sequence[Derivation] = (), states: StateQuestions | None = None
+    plans: Sequence[QueryPlan],
+    derivations: Sequence[Derivation] = (),
+    states: StateQuestions | None = None,
+    inputs: Sequence[InputTable] = (),
 ) -> str:
     """The text that identifies a state: the queries of a session, their constraints, the streams that they use and the
-    STATEs that they query.
+    STATEs that they query. The streams of rows that they use are those of `inputs`.
 
     The rows of tables are not part of it.
     """
@@ -159,6 +161,9 @@ def query_text(
     declared = render_declarations(programs[0]) if programs else ()
     texts: dict[str, None] = dict.fromkeys(declared)
     texts |= dict.fromkeys(() if states is None else map(render_state, states.states))
+    used = {name for plan in everything for stream in plan.all_streams for name in names_in(stream)}
+    views = (view for item in inputs for name, view in item.views.items() if name in used)
+    texts |= dict.fromkeys(render_selection(view.selection) for view in views)
     for plan in everything:
         constraints = plan.law.constraints if plan.law is not None else ()
         texts |= dict.fromkeys(f"CONSTRAINT {render_constraint(constraint)}" for constraint in constraints)
@@ -175,7 +180,7 @@ def statement_text(query: PatternQuery) -> str | None:
 
 
 def text_of(machine: Machine) -> str:
-    return query_text(machine.plans, machine.plan.derivations, machine.plan.states)
+    return query_text(machine.plans, machine.plan.derivations, machine.plan.states, machine.plan.inputs)
 
 
 def _prefixes(machine: Machine) -> list[str]:
@@ -208,17 +213,19 @@ def restore(machine: Machine, saved: pa.Table, predecessors: Collection[str] = (
             "restore it with the release that saved it, or start again from the source",
         )
     for item, before in zip(machine.inputs, header["tables"], strict=False):
-        changed = [name for name, column in _columns(item).items() if before[name] != column]
+        now = _columns(item)
+        changed = [name for name, column in now.items() if before.get(name) != column]
         if changed:
             raise StateError(
                 "state-shape",
-                f"the state was saved with {changed[0]} {before[changed[0]]!r}, found {_columns(item)[changed[0]]!r}",
+                f"the state was saved with `{changed[0]}={before.get(changed[0])!r}`, "
+                f"but it is now {now[changed[0]]!r}",
                 "pass the same columns as before",
             )
     parts = zip(machine.stages, _prefixes(machine), strict=True)
     stages = tuple(_restored_stage(stage, saved, prefix) for stage, prefix in parts)
     believed = None if machine.states is None else _restored_beliefs(machine.states, saved, header.get("limit"))
-    return State(stages, header["watermark"], header.get("horizon"), Report(**header["report"]), believed)
+    return State(stages, header["watermark"], header.get("horizon"), Report.restored(header["report"]), believed)
 
 
 def _saved_beliefs(stage: StateStage, state: BeliefState) -> dict[str, pa.Array]:
@@ -236,7 +243,8 @@ def _saved_beliefs(stage: StateStage, state: BeliefState) -> dict[str, pa.Array]
 
 def _restored_beliefs(stage: StateStage, saved: pa.Table, limit: int | None) -> BeliefState:
     if limit != stage.questions.limit:
-        raise StateError("state-shape", f"the state was saved with limit {limit}, found {stage.questions.limit}")
+        said = f"the state was saved with `largest_joint={limit}`, but it is now {stage.questions.limit}"
+        raise StateError("state-shape", said, "pass the same `largest_joint` as before")
     held = []
     for number, plan in enumerate(stage.plans):
         known = _all_rows(saved, f"beliefs_{number}")
@@ -244,7 +252,7 @@ def _restored_beliefs(stage: StateStage, saved: pa.Table, limit: int | None) -> 
         chances, moments, lost = (one_chunk(known.column(name)) for name in ("chances", "moment", "lost"))
         numbers = chances.flatten().to_numpy(zero_copy_only=False).reshape(known.num_rows, plan.size)
         beliefs = Beliefs(numbers.copy(), moments.to_numpy().copy(), lost.to_numpy().copy())
-        held.append(Held(keys, known.num_rows, beliefs))
+        held.append(HeldBeliefs(keys, known.num_rows, beliefs))
     waiting = []
     for number, item in enumerate(stage.inputs):
         name = f"waiting_{number}"
@@ -300,13 +308,30 @@ def _decoded(text: str) -> pa.Schema:
     return pa.ipc.read_schema(pa.py_buffer(base64.b64decode(text)))
 
 
-def _columns(item: InputTable) -> dict[str, str | None]:
+def saved_inputs(saved: pa.Table) -> tuple[InputTable, ...]:
+    """The tables that a saved state has read, without their rows."""
+    schemas = saved_schemas(saved)
+    return tuple(
+        InputTable(
+            schemas[entry["stream"]].empty_table(),
+            entry["time"],
+            entry["end"],
+            entry["stream"],
+            entry["type"],
+            order=tuple(entry.get("order") or ()),
+        )
+        for entry in read_header(saved)["tables"]
+    )
+
+
+def _columns(item: InputTable) -> dict[str, Any]:
     """The stream of a table and the columns it was read by."""
     return {
         "stream": None if item.stream is None else str(item.stream),
         "time": item.time,
         "end": item.end,
         "type": item.type,
+        "order": list(item.order) or None,
     }
 
 

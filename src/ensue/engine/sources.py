@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, fields, replace
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields, replace
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -12,9 +14,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ensue.engine.uncertainty import Uncertainty, arrange_blocks, read_probabilities
-from ensue.errors import SchemaError
+from ensue.errors import SchemaError, counted
 from ensue.expr.types import readable
 from ensue.kernels.compiler import Codes, Int64s
+from ensue.nodes.names import Stream
 from ensue.nodes.uncertainty import Hierarchy
 from ensue.plan.inputs import InputTable
 
@@ -30,6 +33,23 @@ Mask = npt.NDArray[np.bool_]
 
 MANY_ROWS = 4
 """If more than one in this many rows of a column is used, the whole column is converted."""
+
+
+SEARCHED_FOR_TIES = 1 << 14
+"""The number of events and of matches that are searched for ties in a step, so that this takes little time."""
+
+
+class Tie(NamedTuple):
+    """Events of two streams at the same time, where a query requires one before the other.
+
+    If `forbidden`, an event of the first is forbidden next to one of the second, and matches are counted that have
+    both. Otherwise, pairs are counted that are no match because they are at the same time.
+    """
+
+    pattern: str
+    one: str
+    other: str
+    forbidden: bool = False
 
 
 @dataclass(slots=True)
@@ -53,9 +73,21 @@ class Report:
     peak_held: int = 0
     peak_without: int = 0
     evaluated: int = 0
+    ties: Counter[Tie] = field(default_factory=Counter, repr=False)
+    """How often the result depends on the order of events at the same time, which nothing defines."""
 
     def copy(self) -> Report:
         return Report(*_counts(self))
+
+    def saved(self) -> dict[str, Any]:
+        """The counts as plain values."""
+        return {**asdict(self), "ties": [[*tie, count] for tie, count in self.ties.items()]}
+
+    @classmethod
+    def restored(cls, saved: Mapping[str, Any]) -> Report:
+        """The report of saved counts."""
+        ties = Counter({Tie(*tie): count for *tie, count in saved.get("ties", ())})
+        return cls(**{**saved, "ties": ties})
 
     def with_added(self, other: Report) -> Report:
         """The sum of both counts; for peaks the maximum."""
@@ -68,8 +100,25 @@ class Report:
         """The counts since an earlier state of the same report."""
         return Report(*map(operator.sub, _counts(self), _counts(earlier)))
 
+    def tie_words(self, told: Collection[Tie] = ()) -> list[str]:
+        """What depends on the order of events at the same time, and what to do about it, except for some ties."""
+        said = []
+        for tie, count in self.ties.items():
+            verb = "has" if count == 1 else "have"
+            where = f"pattern `{tie.pattern}`: " if tie.pattern else ""
+            if tie in told:
+                continue
+            if count and tie.forbidden:
+                total = counted(self.matches, "match", "matches") if self.matches >= count else "the matches"
+                least = "at least " if self.matches > SEARCHED_FOR_TIES else ""
+                said.append(f"{where}{least}{count} of {total} {verb} a `{tie.one}` at the very time of `{tie.other}`")
+            elif count:
+                pairs = f"{counted(count, 'pair', 'pairs')} of `{tie.one}` and `{tie.other}`"
+                said.append(f"{where}{pairs} {verb} the same time, so neither event is before the other")
+        return [f"{words}; use `order=` or ALLOWING TIES" for words in said]
+
     @property
-    def set_aside(self) -> dict[str, int]:
+    def ignored(self) -> dict[str, int]:
         """The ignored rows, by reason."""
         counts = {
             "no timestamp": self.null_times,
@@ -99,6 +148,19 @@ class EventSource:
     """Columns of the whole table, if only some of its rows are used."""
     places: Int64s | None = None
     """The places of the rows in the table; None: they are all its rows, in order."""
+    views: dict[Stream, EventSource] = field(default_factory=dict)
+    """The streams of rows in the table that were used."""
+
+    @property
+    def origin(self) -> EventSource:
+        """The table whose rows these are. Events with the same origin and row number are the same event."""
+        return self
+
+    @property
+    def names(self) -> list[str]:
+        """The columns of its events."""
+        found: list[str] = self.input.table.column_names
+        return found
 
     @property
     def table(self) -> pa.Table:
@@ -106,8 +168,9 @@ class EventSource:
         return self.input.table if self.places is None else self.input.table.take(pa.array(self.places))
 
     def column(self, name: str) -> pa.Array:
+        """The readable values of a column; decimals stay decimals."""
         if name not in self.readable_columns:
-            values = readable(self.raw_column(name), name)
+            values = readable(self.raw_column(name), name, exact=True)
             if pa.types.is_string(values.type) and values.nbytes > LONG_TEXT * len(values):
                 values = values.cast(pa.large_string())
             self.readable_columns[name] = values
@@ -125,7 +188,7 @@ class EventSource:
         """The readable values of a column in some rows."""
         if self.places is None or name in self.readable_columns or MANY_ROWS * len(rows) > len(self.starts):
             return self.column(name).take(pa.array(rows))
-        return readable(self._piece(name).take(pa.array(self.places[rows])), name)
+        return readable(self._piece(name).take(pa.array(self.places[rows])), name, exact=True)
 
     def _piece(self, name: str) -> pa.Array:
         """A column of the whole table."""

@@ -21,11 +21,12 @@ from ensue.engine.workspace import compared_column
 from ensue.errors import citing
 from ensue.expr.types import readable_type
 from ensue.kernels.compiler import Codes, Int64s
-from ensue.nodes.names import AnyEvent, Stream
+from ensue.nodes.names import AnyEvent, Stream, names_in
 from ensue.plan.derivations import Derivation, Way
 from ensue.plan.inputs import InputTable, plain_schema
 from ensue.plan.outputs import OutputSchema
 from ensue.plan.plans import Options, QueryPlan
+from ensue.plan.selections import MEMBER
 
 USED = "ensue:used"
 POSITION = "ensue:position"
@@ -83,7 +84,7 @@ class Clock:
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class KeptEvents:
     """The kept events of one input of a stage, in the order of arrival.
 
     `marks` have, for each event, the results of earlier steps: its position, its trace, whether it is used up.
@@ -125,7 +126,7 @@ class StageState:
     events of failed traces would have been kept. `index` has the sorted events, if the stage has an index.
     """
 
-    kept: tuple[Kept, ...]
+    kept: tuple[KeptEvents, ...]
     records: tuple[tuple[pa.Table, ...], ...]
     spared: Int64s
     index: Index
@@ -140,7 +141,7 @@ class StageState:
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
+class StageResult:
     """The result of one step of a stage: the output per member, the events of the streams of its group, the late rows
     of each input, the counts of each member and of all, and the streams of members without events."""
 
@@ -190,6 +191,7 @@ class Stage:
         requests: dict[tuple[str, ...], Request] = {}
         compiled = CompiledGraphs(tuple(plans))
         counting, compared = any(plan.counting for plan in plans), _compared_columns(plans)
+        tied_by = tuple(sorted({name for plan in plans if plan.counting for name in plan.used_columns}))
         for plan in plans:
             own, keys = request_of(plan), plan.query.partition_by
             before = requests[keys].streams if keys in requests else ()
@@ -199,6 +201,7 @@ class Stage:
                 partition_by=(*keys, *further_keys),
                 counting=counting,
                 compared=compared,
+                tied_by=tied_by,
                 compiled=compiled,
             )
         uncertain = any(item.probability is not None or item.hierarchy.parts for item in shapes)
@@ -234,7 +237,7 @@ class Stage:
         """The state before any event."""
         times = np.empty(0, np.int64)
         marks = {name: np.full(0, value) for name, value in self.marks.items()}
-        kept = tuple(Kept(shape.table, times, times, marks) for shape in self.shapes)
+        kept = tuple(KeptEvents(shape.table, times, times, marks) for shape in self.shapes)
         return StageState(kept, tuple(() for _ in self.members), times, self.empty_index())
 
     def empty_index(self) -> Index:
@@ -254,7 +257,7 @@ class Stage:
         for shape, table in zip(self.shapes, tables, strict=True):
             marks = {name: np.asarray(table.column(name).to_numpy()) for name in self.marks}
             (source,), _ = load_sources([replace(shape, table=table.select(shape.table.column_names))], self.time_type)
-            kept.append(Kept(source.input.table, source.starts, source.ends, marks))
+            kept.append(KeptEvents(source.input.table, source.starts, source.ends, marks))
         index = self.empty_index()
         if self.streams:
             kept = [self.encoded(place, own, index) for place, own in enumerate(kept)]
@@ -278,7 +281,7 @@ class Stage:
                 saved[place] = pa.concat_tables([saved[place], more])
         return self.restored(saved, state.records)
 
-    def encoded(self, place: int, kept: Kept, index: Index) -> Kept:
+    def encoded(self, place: int, kept: KeptEvents, index: Index) -> KeptEvents:
         """Events encoded for sorting in the next step."""
         source = EventSource(replace(self.shapes[place], table=kept.table), kept.starts, kept.ends, None)
         kinds, keys = self.kinds(place, source), self.keys(source, index)
@@ -333,6 +336,8 @@ def _indexed_streams(plans: Sequence[QueryPlan], shapes: Sequence[InputTable]) -
     codes."""
     if any(plan.counting or plan.monitor is not None or plan.tracking is not None for plan in plans):
         return ()
+    if any(item.order for item in shapes):
+        return ()
     streams = list(dict.fromkeys(stream for plan in plans for stream in plan.streams))
     kinds = {
         name: {
@@ -347,7 +352,7 @@ def _indexed_streams(plans: Sequence[QueryPlan], shapes: Sequence[InputTable]) -
         pa.types.is_decimal(kind) for kind in raw
     ):
         return ()
-    if any(isinstance(stream, AnyEvent) for stream in streams):
+    if any(isinstance(stream, AnyEvent) for stream in streams) or any(item.views for item in shapes):
         return ()
     return tuple(tuple(filter(item.holds, streams)) for item in shapes)
 
@@ -362,14 +367,19 @@ def needed_columns(plans: Sequence[QueryPlan], item: InputTable) -> pa.Table:
     if item.derived:
         return item.table
     wanted = {name for name in (item.time, item.end, item.type, item.probability) if name is not None}
-    wanted |= set(item.alternatives)
+    wanted |= {*item.alternatives, *item.order}
     for plan in plans:
         wanted |= set(plan.query.partition_by)
         for stream in filter(item.holds, plan.streams):
             columns = plan.columns[stream]
+            if stream in item.views:
+                wanted |= item.views[stream].reads(None if columns is None else {*columns, *plan.query.partition_by})
+                continue
             if columns is None:
                 return item.table
-            wanted |= columns
+            excluded = [item.views[name] for name in names_in(stream) if name in item.views]
+            wanted |= columns.union(*(view.reads(()) for view in excluded))
+    wanted |= {name for name in item.table.column_names if name.startswith(MEMBER)}
     return item.table.select([name for name in item.table.column_names if name in wanted])
 
 

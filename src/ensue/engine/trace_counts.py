@@ -99,7 +99,7 @@ def _streams_of_rows(source: EventSource) -> tuple[list[str], Codes]:
     if item.stream is not None:
         return [str(item.stream)], np.zeros(len(source.starts), np.int32)
     assert item.type is not None
-    encoded = source.column(item.type).dictionary_encode()
+    encoded = source.column(item.type).cast(pa.string()).dictionary_encode()
     # Before the names become Python's own: there may be as many as rows.
     check_stream_count(len(encoded.dictionary) - 1)
     codes: Codes = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False)
@@ -111,13 +111,13 @@ def proposed_constraints(counts: TraceCounts, share: float, support: int, kinds:
 
     They are ordered by kind, then by how often they hold, then by how often they apply, then by name.
     """
-    found = [_Found.of(kind, counts).where(share, support) for kind in KINDS if kind in kinds]
+    found = [_CountedPairs.of(kind, counts).where(share, support) for kind in KINDS if kind in kinds]
     table = pa.concat_tables([part.table(counts.streams) for part in found])
     return table.combine_chunks()
 
 
 @dataclass(frozen=True, slots=True)
-class _Found:
+class _CountedPairs:
     """Constraints of one kind; `second` is None for constraints on one stream."""
 
     kind: str
@@ -127,36 +127,36 @@ class _Found:
     holds: Int64s
 
     @staticmethod
-    def of(kind: str, counts: TraceCounts) -> _Found:
+    def of(kind: str, counts: TraceCounts) -> _CountedPairs:
         """Every constraint of a kind, with the number of traces that it applies to and of those that obey it."""
         together, ordered = counts.together, counts.ordered
         occurs = together.diagonal()
         number = len(counts.streams)
         if kind == "ENDS":
-            return _Found(kind, np.arange(number), None, occurs, ordered.diagonal())
+            return _CountedPairs(kind, np.arange(number), None, occurs, ordered.diagonal())
         if kind == "EXCLUSIVE":
             first, second = np.triu_indices(number, k=1)
             both = together[first, second]
             either = occurs[first] + occurs[second] - both
             in_log = (occurs[first] > 0) & (occurs[second] > 0)
-            return _Found(kind, first, second, np.where(in_log, either, 0), either - both)
+            return _CountedPairs(kind, first, second, np.where(in_log, either, 0), either - both)
         first, second = np.nonzero(~np.eye(number, dtype=bool))
         both = together[first, second]
         if kind == "PRIOR":
-            return _Found(kind, first, second, both, ordered[first, second])
-        return _Found(kind, first, second, occurs[first], both)
+            return _CountedPairs(kind, first, second, both, ordered[first, second])
+        return _CountedPairs(kind, first, second, occurs[first], both)
 
     @property
     def share(self) -> np.ndarray:
         return self.holds / np.maximum(self.support, 1)
 
-    def where(self, share: float, support: int) -> _Found:
+    def where(self, share: float, support: int) -> _CountedPairs:
         """The proposed constraints, in order."""
         kept = np.flatnonzero((self.support >= support) & (self.share >= share))
         names = [self.first[kept]] if self.second is None else [self.second[kept], self.first[kept]]
         chosen = kept[np.lexsort([*names, -self.support[kept], -self.share[kept]])]
         second = None if self.second is None else self.second[chosen]
-        return _Found(self.kind, self.first[chosen], second, self.support[chosen], self.holds[chosen])
+        return _CountedPairs(self.kind, self.first[chosen], second, self.support[chosen], self.holds[chosen])
 
     def table(self, streams: tuple[str, ...]) -> pa.Table:
         places = np.column_stack([self.first] if self.second is None else [self.first, self.second])

@@ -10,6 +10,7 @@ import pyarrow as pa
 from ensue.engine.events import Request, key_column, stream_codes
 from ensue.engine.keys import NO_KEY, encode_columns, split
 from ensue.engine.sources import EventSource, one_chunk
+from ensue.engine.views import ViewSource, stream_source
 from ensue.errors import SchemaError
 from ensue.expr.types import common_type, readable_type
 from ensue.kernels.codes import number_by_appearance
@@ -38,7 +39,7 @@ class TraceRows:
         known: Sequence[pa.Table] = (),
     ) -> None:
         self.streams = streams
-        self.sources = sources
+        self.sources = sources = by_view(sources, streams, request)
         all_codes = [self._stream_codes(source) for source in sources]
         self.rows = [np.flatnonzero(codes >= 0).astype(np.int32) for codes in all_codes]
         self.codes = joined([codes[rows] for codes, rows in zip(all_codes, self.rows, strict=True)])
@@ -56,8 +57,15 @@ class TraceRows:
     def _stream_codes(self, source: EventSource) -> Codes:
         """The stream of each row, -1 for ignored rows."""
         stream = source.input.stream
+        if isinstance(source, ViewSource) and source.view is not None:
+            codes = np.full(len(source.starts), -1, np.int32)
+            codes[source.members] = self.streams.index(source.view.stream)
+            return codes
         if stream is None:
             codes = stream_codes(source.input, [*map(str, self.streams)])
+            for number, name in enumerate(self.streams):
+                if name in source.input.views:
+                    codes[codes == number] = -1
         else:
             number = self.streams.index(stream) if stream in self.streams else -1
             codes = np.full(len(source.starts), number, np.int32)
@@ -103,8 +111,23 @@ class TraceRows:
         return split(values, [len(rows) for rows in self.rows])
 
 
-def no_keys(sources: Sequence[EventSource], request: Request) -> dict[str, pa.Array]:
+def by_view(sources: Sequence[EventSource], streams: Sequence[Stream], request: Request) -> tuple[EventSource, ...]:
+    """The tables, and each stream of rows as a table of its own. A row of two streams is two entries of its trace:
+    constraints ask which streams occur, and when."""
+    if not any(source.input.views for source in sources):
+        return tuple(sources)
+    found: list[EventSource] = []
+    for source in sources:
+        views = source.input.views
+        if any(source.input.holds(stream) and stream not in views for stream in streams):
+            found.append(source)
+        found += [stream_source(source, stream, request.time_type) for stream in streams if stream in views]
+    return tuple(found)
+
+
+def no_keys(sources: Sequence[EventSource], streams: Sequence[Stream], request: Request) -> dict[str, pa.Array]:
     """The key columns of a table without rows."""
+    sources = by_view(sources, streams, request)
     return {
         f"{KEY}_{place}": next(key_parts(name, sources, request)).slice(0, 0)
         for place, name in enumerate(request.partition_by)

@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from ensue.engine.events import Candidates, EventStore, Request, arrange, load_events
 from ensue.engine.keys import split
+from ensue.engine.order import order_of
 from ensue.engine.sources import EventSource, Mask, Report
 from ensue.engine.trace_rows import TraceRows, joined, no_keys
 from ensue.engine.workspace import cached_candidates
@@ -144,7 +145,7 @@ def no_records(plan: QueryPlan, sources: Sequence[EventSource], request: Request
         return None
     lacks = {LACKS: pa.array([], pa.bool_())}
     traces = _new_traces(0, plan.monitor)
-    return record_table({**no_keys(sources, request), **lacks}, np.empty(0, np.int64), traces)
+    return record_table({**no_keys(sources, plan.all_streams, request), **lacks}, np.empty(0, np.int64), traces)
 
 
 class _Watch:
@@ -256,13 +257,15 @@ class _Watch:
         by_table = zip(
             self.sources, rows_awake, split(all_keys, lengths), split(events.codes[awake], lengths), strict=True
         )
-        for source, rows, keys, codes in by_table:
+        in_order = order_of(self.sources)
+        for place, (source, rows, keys, codes) in enumerate(by_table):
             order, runs = group_by_key(codes, len(self.plan.streams))
             for number, stream in enumerate(self.plan.streams):
                 if source.input.stream in (None, stream):
                     chosen = order[runs[number] : runs[number + 1]]
-                    streams[stream] = arrange(source, rows[chosen], keys[chosen], len(first))
-        store = EventStore(self.sources, streams, len(first), None, compiled=self.request.compiled)
+                    places = None if in_order is None else (in_order.starts[place], in_order.ends[place])
+                    streams[stream] = arrange(source, rows[chosen], keys[chosen], len(first), places=places)
+        store = EventStore(self.sources, streams, len(first), None, compiled=self.request.compiled, order=in_order)
         found: dict[Hashable, Candidates] = {}
         return store, found, self._leaves(store, found)
 

@@ -22,11 +22,11 @@ from ensue.engine.stage import (
     POSITION,
     Clock,
     Collect,
-    Kept,
+    KeptEvents,
     Member,
     Stage,
+    StageResult,
     StageState,
-    Taken,
     conformed,
     only_ready,
     ordered,
@@ -34,6 +34,7 @@ from ensue.engine.stage import (
     trace_mark,
     used_mark,
 )
+from ensue.engine.ties import noting_ties, tied_pairs
 from ensue.engine.traces import WatchedEvents, no_records, watch
 from ensue.engine.violations import track
 from ensue.kernels.compiler import Codes, Int64s
@@ -50,9 +51,16 @@ MOST_IDLE_ROWS = 1024
 """The number of unneeded rows that a table may contain in addition to as many as are kept."""
 
 
+FEW_TIMES = 1 << 12
+"""Up to this number of events, they are first searched for any two at the same time."""
+
+FIRST_STEPS, STEPS = 64, 16
+"""Ties are searched in this many steps of a stream, and then in one of so many."""
+
+
 def step_stage(
     stage: Stage, state: StageState, fresh: Sequence[EventSource], clock: Clock, options: Options, collect: Collect
-) -> Taken:
+) -> StageResult:
     """Takes rows (one source per input) and advances to `clock.until`."""
     turn = Turn(stage, state, fresh, clock, options)
     grows = [any(made.name in member.plan.streams for made in stage.group) for member in stage.members]
@@ -177,7 +185,7 @@ class Turn:
         for name, value in stage.marks.items():
             self.marks[name].append(np.append(kept.marks[name], np.full(len(rows), value)))
 
-    def _admit(self, shape: InputTable, kept: Kept, fresh: EventSource) -> None:
+    def _admit(self, shape: InputTable, kept: KeptEvents, fresh: EventSource) -> None:
         """Appends the new rows to the kept ones; late rows and rows without a time are left out."""
         usable = self._usable(shape, fresh)
         if not len(kept):
@@ -211,7 +219,7 @@ class Turn:
         first = [len(kept) for kept in self.state.kept]
 
         def is_fresh(found: Candidates) -> Mask:
-            place = next(place for place, source in enumerate(self.ready) if source is found.source)
+            place = next(place for place, source in enumerate(self.ready) if source is found.source.origin)
             return found.rows >= first[place]
 
         return is_fresh
@@ -233,6 +241,11 @@ class Turn:
             chunks = evaluate(plan, watched.store, self.frontier(member), self.options, candidates, used)
         else:
             chunks = self._later_matches(member, watched, candidates, used, clock.since)
+        if member.way is None and _searches_ties(plan, watched.store):
+            ties = self.reports[place].ties
+            if used is None and plan.query.policy is None:
+                tied_pairs(plan, watched.store, candidates, clock.watermark, ties)
+            chunks = noting_ties(chunks, plan, ties)
         found = collect(member, watched, chunks, self.options)
         if used is not None:
             self.marks[used_mark(place)] = used.by_table
@@ -345,7 +358,7 @@ class Turn:
         for mask, other in zip(self.kept, own, strict=True):
             mask |= other
 
-    def end(self, found: Sequence[Any], grown: Mapping[Stream, pa.Table]) -> Taken:
+    def end(self, found: Sequence[Any], grown: Mapping[Stream, pa.Table]) -> StageResult:
         """The result of the step, and the state after it."""
         stage, clock = self.stage, self.clock
         evaluated = sum(
@@ -365,7 +378,9 @@ class Turn:
                 state = self._indexed_state(spared)
             else:
                 state = StageState(tuple(self._kept()), tuple(self.records), spared, self.state.index)
-        return Taken(tuple(found), grown, tuple(self.late), tuple(self.reports), evaluated, state, tuple(self.empty))
+        return StageResult(
+            tuple(found), grown, tuple(self.late), tuple(self.reports), evaluated, state, tuple(self.empty)
+        )
 
     def _indexed_state(self, spared: Int64s) -> StageState:
         """The kept events, encoded and sorted."""
@@ -380,7 +395,7 @@ class Turn:
             codes = self.kinds[place][mask], self.keys[place][mask]
             table, where = _compacted(source, mask)
             rooms = self.rooms[place] if table is source.input.table else ()
-            kept.append(Kept(table, starts, ends, marks, where, *codes, waiting[mask], rooms))
+            kept.append(KeptEvents(table, starts, ends, marks, where, *codes, waiting[mask], rooms))
         settled, put_off = (sum(map(len, kept)), 0) if self.forgets else (self.state.settled, self.state.put_off + 1)
         left = index.kept(self.runs, places)
         state = StageState(tuple(kept), tuple(self.records), spared, left, settled, put_off)
@@ -400,14 +415,14 @@ class Turn:
             runs.append(Run(run.rows[order], run.kinds[order], codes[order], run.starts[order], run.ends[order]))
         return replace(state, kept=tuple(kept), index=replace(index, runs=tuple(runs)))
 
-    def _kept(self) -> Iterator[Kept]:
+    def _kept(self) -> Iterator[KeptEvents]:
         """The kept events with their current marks."""
         for place, (shape, source, mask) in enumerate(zip(self.stage.shapes, self.sources, self.kept, strict=True)):
             table = source.input.table.select(shape.table.column_names).filter(pa.array(mask)).combine_chunks()
             starts = source.starts[mask]
             ends = starts if shape.end is None else source.ends[mask]
             marks = {name: of_tables[place][mask] for name, of_tables in self.marks.items()}
-            yield Kept(conformed(table, shape.table.schema), starts, ends, marks)
+            yield KeptEvents(conformed(table, shape.table.schema), starts, ends, marks)
 
 
 def events_of(
@@ -429,3 +444,18 @@ def _compacted(source: EventSource, kept: Any) -> tuple[pa.Table, Int64s | None]
     if table.num_rows > 2 * len(places) + MOST_IDLE_ROWS:
         return table.take(pa.array(places)).combine_chunks(), None
     return table, None if len(places) == table.num_rows else places
+
+
+def _searches_ties(plan: QueryPlan, store: EventStore) -> bool:
+    """Whether a step searches for events at the same time that the query requires in an order."""
+    if plan.normal_form.is_ordered or plan.normal_form.allows_ties or plan.uncertain:
+        return False
+    events = [store.streams[name] for name in plan.streams]
+    if sum(map(len, events)) <= FEW_TIMES:
+        ends = [found.ends for found in events if not found.are_points]
+        times = np.concatenate([*(found.starts for found in events), *ends])
+        if len(np.unique(times)) == len(times):
+            return False
+    compiled = store.compiled
+    steps = compiled.steps_of[id(plan)] = compiled.steps_of.get(id(plan), 0) + 1
+    return steps <= FIRST_STEPS or steps % STEPS == 0

@@ -14,7 +14,7 @@ from ensue.engine.traces import BEGAN, no_records, watch
 from ensue.graph.bounds import FAR
 from ensue.graph.law import Law
 from ensue.kernels.compiler import Int64s
-from ensue.kernels.traces import NEVER, Checks, Seen, find_violations
+from ensue.kernels.traces import NEVER, Checks, TraceTimes, find_violations
 from ensue.nodes.constraints import Constraint
 from ensue.nodes.names import Stream
 from ensue.plan.outputs import ViolationPlan, violation_fields
@@ -73,15 +73,15 @@ def no_track_records(
 ) -> tuple[pa.Table, ...]:
     """The records before any event."""
     none = np.empty((0, len(plan.streams)), np.int64)
-    nothing = Seen(none, none, np.empty(0, bool))
-    own = _record_table(no_keys(sources, request), nothing, np.empty(0, np.int64))
+    nothing = TraceTimes(none, none, np.empty(0, bool))
+    own = _record_table(no_keys(sources, plan.streams, request), nothing, np.empty(0, np.int64))
     others = [no_records(watcher, sources, request) for watcher in tracking.watchers]
     return (own, *(table for table in others if table is not None))
 
 
-def _seen(rows: TraceRows, records: pa.Table) -> Seen:
+def _seen(rows: TraceRows, records: pa.Table) -> TraceTimes:
     shape = (rows.key_count, len(rows.streams))
-    seen = Seen(np.full(shape, NEVER, np.int64), np.full(shape, NEVER, np.int64), np.zeros(rows.key_count, bool))
+    seen = TraceTimes(np.full(shape, NEVER, np.int64), np.full(shape, NEVER, np.int64), np.zeros(rows.key_count, bool))
     count = records.num_rows
     seen.judged[:count] = records.column(JUDGED).to_numpy()
     for number in range(len(rows.streams)):
@@ -90,7 +90,7 @@ def _seen(rows: TraceRows, records: pa.Table) -> Seen:
     return seen
 
 
-def _kept(rows: TraceRows, seen: Seen, tracking: ViolationPlan, until: int | None) -> pa.Table:
+def _kept(rows: TraceRows, seen: TraceTimes, tracking: ViolationPlan, until: int | None) -> pa.Table:
     """The records of all traces except those whose lifetime is over: an ended trace would violate ENDS by
     continuing."""
     present = (seen.first != NEVER).any(axis=1)
@@ -101,7 +101,7 @@ def _kept(rows: TraceRows, seen: Seen, tracking: ViolationPlan, until: int | Non
     return _record_table(rows.key_columns(numbers), seen, numbers)
 
 
-def _record_table(keys: dict[str, pa.Array], seen: Seen, numbers: Int64s) -> pa.Table:
+def _record_table(keys: dict[str, pa.Array], seen: TraceTimes, numbers: Int64s) -> pa.Table:
     streams = range(seen.first.shape[1])
     columns = {**keys, JUDGED: seen.judged[numbers]}
     columns |= {f"{FIRST}_{number}": seen.first[numbers, number] for number in streams}

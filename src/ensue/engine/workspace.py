@@ -18,8 +18,7 @@ from ensue.engine.rows import Rows
 from ensue.engine.sources import Mask
 from ensue.engine.uncertainty import Floats, stretches_within
 from ensue.expr.evaluation import condition_mask
-from ensue.expr.kinds import Kind
-from ensue.expr.types import arrow_type, expression_type, kind_of
+from ensue.expr.types import arrow_type, expression_type
 from ensue.graph.bounds import Point
 from ensue.graph.graphs import Equality, Graph, Moment, Variable
 from ensue.kernels.compiler import Codes, Int64s
@@ -87,7 +86,10 @@ def _member(field: Field) -> Member:
 
 @dataclass(frozen=True, slots=True)
 class KeyedIndex:
-    """A variable's candidates by (partition key, codes of the classes), each run sorted by time."""
+    """A variable's candidates by (partition key, codes of the classes), each run in the order of events.
+
+    `starts` are places in this order.
+    """
 
     order: Codes
     offsets: Int64s
@@ -107,7 +109,7 @@ def build_index(candidates: Candidates, codes: Sequence[Codes], sizes: tuple[int
     encoded = pa.array(packed, mask=missing).dictionary_encode()
     dense = np.asarray(pc.fill_null(encoded.indices, -1).to_numpy(zero_copy_only=False))
     order, offsets = group_by_key(dense, len(encoded.dictionary))
-    return KeyedIndex(order, offsets, candidates.starts[order], encoded.dictionary, sizes)
+    return KeyedIndex(order, offsets, candidates.start_places[order], encoded.dictionary, sizes)
 
 
 def pack(keys: Codes, codes: Sequence[Codes], sizes: Sequence[int]) -> tuple[Int64s, np.ndarray]:
@@ -161,6 +163,8 @@ class Workspace:
     horizon: int | None = None
     """The end of repeated moments that nothing else limits."""
     seen: Sight | None = None
+    tied_by: tuple[str, ...] = ()
+    """The columns that order events with the same interval."""
     deferred: frozenset[Name] = frozenset()
     """The variables whose own predicates are evaluated when they are bound."""
 
@@ -194,6 +198,7 @@ class Workspace:
             {**self.moments, **compiled.moments},
             latest=self.latest,
             horizon=self.horizon,
+            tied_by=self.tied_by,
         )
 
     def alone(self, plan: GraphPlan) -> Workspace:
@@ -219,7 +224,7 @@ class Workspace:
     def value(self, point: Point, rows: Rows) -> Int64s:
         """The time or position of a point in each row."""
         if point.variable == WHOLE:
-            return self._whole_value(point.side, rows)
+            return self._whole_value(point.side, rows, self.value)
         if point.variable in self.moments:
             return self._moment_value(self.moments[point.variable], rows)
         found = self.candidates[point.variable]
@@ -227,10 +232,24 @@ class Workspace:
         assert values is not None
         return values[rows.places[point.variable]]
 
-    def _whole_value(self, side: str, rows: Rows) -> Int64s:
+    def place(self, point: Point, rows: Rows) -> Int64s:
+        """The place of an endpoint in the order of events in each row: its time, unless columns order events."""
+        order = self.store.order
+        if order is None:
+            return self.value(point, rows)
+        if point.variable == WHOLE:
+            return self._whole_value(point.side, rows, self.place)
+        if point.variable in self.moments:
+            found = order.at_least if point.side == "s" else order.at_most
+            return found(self._moment_value(self.moments[point.variable], rows))
+        candidates = self.candidates[point.variable]
+        places = candidates.start_places if point.side == "s" else candidates.end_places
+        return places[rows.places[point.variable]]
+
+    def _whole_value(self, side: str, rows: Rows, value: Callable[[Point, Rows], Int64s]) -> Int64s:
         extent = self.whole.extent
         names = {"s": extent.starts, "e": extent.ends}.get(side, self.whole.names)
-        values = [self.value(Point(name, "first" if side in ("first", "last") else side), rows) for name in names]
+        values = [value(Point(name, "first" if side in ("first", "last") else side), rows) for name in names]
         combine = np.minimum if side in ("s", "first") else np.maximum
         result = values[0]
         for other in values[1:]:
@@ -241,6 +260,11 @@ class Workspace:
         base = self.value(moment.base, rows)
         return base + moment.ticks * (rows.places[moment.name] if moment.repeated else 1)
 
+    def ties(self, found: Candidates) -> Int64s:
+        """Ranks of candidates that order those with the same interval: by content, not by arrival."""
+        place = next(place for place, source in enumerate(self.store.sources) if source is found.source.origin)
+        return self.store.ties(self.tied_by)[place][found.rows]
+
     def keys(self, rows: Rows) -> Codes:
         """The partition key of each row."""
         name, places = next(iter(rows.places.items()))
@@ -250,13 +274,31 @@ class Workspace:
         """The lowest and highest value that a range allows in each row; None if it is open."""
         low: Int64s | None = None
         high: Int64s | None = None
-        for point, constant in bounds.lower:
-            value = self.value(point, rows) - constant
+        for point, limit in bounds.lower:
+            value = self.value(point, rows) - limit.whole
             low = value if low is None else np.maximum(low, value)
-        for point, constant in bounds.upper:
-            value = self.value(point, rows) + constant
+        for point, limit in bounds.upper:
+            value = self.value(point, rows) + limit.whole
             high = value if high is None else np.minimum(high, value)
         return low, high
+
+    def place_limits(self, bounds: Range, rows: Rows) -> tuple[Int64s | None, Int64s | None]:
+        """The first and last place in the order of events that a range allows in each row; None if it is open."""
+        order = self.store.order
+        if order is None:
+            return self.limits(bounds, rows)
+        lows, highs = [], []
+        for point, limit in bounds.lower:
+            if limit.ordered:
+                lows.append(self.place(point, rows) - limit.places)
+            else:
+                lows.append(order.at_least(self.value(point, rows) - limit.whole))
+        for point, limit in bounds.upper:
+            if limit.ordered:
+                highs.append(self.place(point, rows) + limit.places)
+            else:
+                highs.append(order.at_most(self.value(point, rows) + limit.whole))
+        return np.maximum.reduce(lows) if lows else None, np.minimum.reduce(highs) if highs else None
 
     def holds(self, condition: Expr, rows: Rows) -> Mask:
         """The rows in which a condition is true."""
@@ -314,10 +356,14 @@ class Workspace:
         return self.classes
 
     def _is_transitive(self, group: EqualityClass) -> bool:
-        """Different large integers may equal the same float, so a class of three or more members must not mix the
-        two."""
-        kinds = {kind_of(self.catalog.field_type(self.streams[name], field)) for name, field in group.members}
-        return len(group.members) == 2 or not {Kind.INTEGER, Kind.FLOAT} <= kinds
+        """Different decimals may equal the same float, so a class of three or more members must not mix the two."""
+        if len(group.members) == 2:
+            return True
+        types = [
+            field_values(Field(*member), self.streams[member[0]], self.candidates[member[0]], None, self.catalog).type
+            for member in group.members
+        ]
+        return len(set(types)) == 1 or not any(map(pa.types.is_decimal, types))
 
     def class_codes(self, group: EqualityClass) -> tuple[dict[Member, Codes], int]:
         """The codes of a class for the candidates of each of its members, and the number of codes."""
@@ -326,7 +372,7 @@ class Workspace:
                 field_values(Field(*member), self.streams[member[0]], self.candidates[member[0]], None, self.catalog)
                 for member in group.members
             ]
-            codes, count = encode_values(arrays, numbers_as_floats=True)
+            codes, count = encode_values(arrays)
             self.codes[group] = (dict(zip(group.members, codes, strict=True)), count)
         return self.codes[group]
 

@@ -17,14 +17,13 @@ from ensue.engine.goals import Goals, open_goals
 from ensue.engine.machine import UNLIMITED, compile_plan
 from ensue.engine.output import key_column_of
 from ensue.engine.rows import MatchChunk
-from ensue.engine.snapshot import read_header, restore, saved_schemas, statement_text
+from ensue.engine.snapshot import read_header, restore, saved_inputs, statement_text
 from ensue.errors import LimitError, StateError
 from ensue.graph.bounds import end_of, start_of
 from ensue.graph.graphs import Variable
 from ensue.lower.phases import LoweredProgram
 from ensue.nodes.names import Name, UnnamedVariable, called
 from ensue.plan.derivations import all_plans
-from ensue.plan.inputs import InputTable
 from ensue.plan.program_plans import FixedTables, ProgramPlan, by_keys, plan_program
 from ensue.programs import Program, QueryLike, program_statements
 from ensue.runtimes.tables import fixed_tables
@@ -91,16 +90,11 @@ def _saved(state: Any, spark: Any) -> Iterator[pa.Table]:
 def _goals_by_name(statements: LoweredProgram, fixed: FixedTables, saved: pa.Table) -> Iterator[tuple[str, Goals]]:
     """Yield the open goals of the statements in a saved state, by name."""
     header = read_header(saved)
-    schemas = saved_schemas(saved)
-    inputs = tuple(
-        InputTable(schemas[entry["stream"]].empty_table(), entry["time"], entry["end"], entry["stream"], entry["type"])
-        for entry in header["tables"]
-    )
-    planned = plan_program(statements, inputs, fixed=fixed)
+    planned = plan_program(statements, saved_inputs(saved), fixed=fixed)
     running = [run for run in _runs(planned) if _is_part_of(run, header["query"])]
     if not running:
         raise StateError(
-            "state-query", "the state belongs to a different program", f"it was saved by:\n{header['query']}"
+            "state-query", "the state belongs to a different program", f"the program that saved it:\n{header['query']}"
         )
     names = dict(zip((id(plan) for plan in planned.plans), Program(statements).names, strict=True))
     for run in running:

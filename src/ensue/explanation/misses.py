@@ -17,7 +17,7 @@ from ensue.engine.trace_rows import KEY
 from ensue.errors import LimitError, citing
 from ensue.explanation.near_misses import Example, Examples, length_in_words
 from ensue.explanation.question import (
-    Chosen,
+    ChosenStatement,
     QuestionEvents,
     chosen_statements,
     load_for,
@@ -28,7 +28,7 @@ from ensue.explanation.question import (
 from ensue.graph.graphs import Variable
 from ensue.nodes.names import Name, in_words, written
 from ensue.nodes.patterns import Events
-from ensue.plan.program_plans import ColumnNames
+from ensue.plan.program_plans import ColumnNames, OrderColumns
 from ensue.plan.requirements import ORDER, PREDICATE, RELATION, WINDOW, Question, Requirement, question_of, what_chooses
 from ensue.programs import QueryLike
 
@@ -129,6 +129,7 @@ def why_not(
     time: ColumnNames | None = None,
     type: str | None = None,
     end: ColumnNames | None = None,
+    order: OrderColumns | None = None,
     name: str | None = None,
     constraints: ConstraintsLike | None = None,
     tables: Mapping[str, Any] | None = None,
@@ -149,12 +150,12 @@ def why_not(
     'no match: WITHIN 10 failed once, closest 14'
     """
     chosen = chosen_statements(query, name, constraints)
-    asked = question_events(events, time, type, end, where, tables)
+    asked = question_events(events, time, type, end, order, where, tables)
     found = [_explained(one, asked, examples, most_choices) for one in chosen]
     return found[0] if len(found) == 1 else _together(found)
 
 
-def _explained(chosen: Chosen, asked: QuestionEvents, shown: int, limit: int) -> WhyNot:
+def _explained(chosen: ChosenStatement, asked: QuestionEvents, shown: int, limit: int) -> WhyNot:
     loaded, _ = load_for(chosen, plain(chosen.query), asked, limit)
     plan = loaded.planned.plans[0]
     question = replace(question_of(plan.query, plan.source), chosen=what_chooses(chosen.query))
@@ -175,7 +176,7 @@ def _explained(chosen: Chosen, asked: QuestionEvents, shown: int, limit: int) ->
     return WhyNot(chosen.name, kept, verdict, steps, plan.catalog.time_type)
 
 
-def _kept(chosen: Chosen, asked: QuestionEvents, limit: int) -> int:
+def _kept(chosen: ChosenStatement, asked: QuestionEvents, limit: int) -> int:
     """Count the matches of the query as written."""
     result = replace(chosen.query, name=None, declares=False)
     _, chunks = load_for(chosen, result, asked, limit)
@@ -301,7 +302,7 @@ def _verdict(question: Question, steps: Sequence[RequirementCount], matches: int
     stopped = next((step for step in steps if step.kind != STREAM and step.tried == step.failed), None)
     if stopped is None:
         return "no match"
-    return f"no match: nothing is left after {stopped.what}, and more than one requirement fails"
+    return f"no match: no candidate is left after {stopped.what}; all of them fail more than one requirement"
 
 
 def _times(matches: int) -> str:

@@ -30,7 +30,7 @@ from ensue.nodes.patterns import Events
 from ensue.plan.derivations import Derivation, Way
 from ensue.plan.planner import with_lists
 from ensue.plan.plans import AbsencePlan, GraphPlan, QueryPlan
-from ensue.plan.program_plans import ColumnNames
+from ensue.plan.program_plans import ColumnNames, OrderColumns
 from ensue.plan.requirements import (
     ABSENCE,
     COLLECTION,
@@ -139,7 +139,7 @@ class Prover:
     ) -> Proof:
         """Describe an event by its name and stream, or by the stream alone."""
         source, stream = space.candidates[name].source, space.streams[name]
-        self.bound.append((source, row))
+        self.bound.append((source.origin, row))
         values = {key: value for key, value in _row(source, row).items() if not key.startswith(OWN)}
         word = in_words(stream) if by_stream else question.word(name)
         called = word if word == in_words(stream) else f"{word}: {in_words(stream)}"
@@ -297,8 +297,8 @@ def _columns_of_time(source: EventSource) -> set[str | None]:
 
 
 def _row(source: EventSource, row: int) -> dict[str, Any]:
-    table = source.input.table
-    return {name: table.column(name)[row].as_py() for name in table.column_names}
+    values = source.taken(source.names, np.array([row], np.int32))
+    return {name: value[0].as_py() for name, value in zip(source.names, values, strict=True)}
 
 
 def _rests_on(one: MatchChunk, events: Sequence[tuple[Stream, int]]) -> bool:
@@ -360,6 +360,7 @@ def justify(
     time: ColumnNames | None = None,
     type: str | None = None,
     end: ColumnNames | None = None,
+    order: OrderColumns | None = None,
     name: str | None = None,
     constraints: ConstraintsLike | None = None,
     tables: Mapping[str, Any] | None = None,
@@ -385,7 +386,7 @@ def justify(
     """
     wanted = _wanted(match)
     chosen = chosen_result(query, name, constraints)
-    asked = question_events(events, time, type, end, where, tables)
+    asked = question_events(events, time, type, end, order, where, tables)
     loaded, chunks = load_for(chosen, chosen.query, asked, MOST_ROWS, match_id=True)
     plan, output = loaded.planned.plans[0], loaded.planned.outputs[0]
     unknown = [column for column in wanted if column not in output.schema.names]

@@ -20,7 +20,7 @@ from ensue.nodes.patterns import PatternQuery
 from ensue.nodes.rules import Ruleset
 from ensue.plan.inputs import InputTable
 from ensue.plan.plans import Options
-from ensue.plan.program_plans import ColumnNames, Columns
+from ensue.plan.program_plans import ColumnNames, Columns, OrderColumns
 from ensue.programs import Program, QueryLike, written_statements
 from ensue.runtimes.tables import are_frames, described, fixed_tables
 
@@ -44,17 +44,18 @@ def question_events(
     time: ColumnNames | None,
     type: str | None,
     end: ColumnNames | None,
+    order: OrderColumns | None,
     where: Any,
     tables: Mapping[str, Any] | None,
 ) -> QuestionEvents:
     """What a question is asked of. Questions take every event as certain."""
-    source = described(events, time, type, end, tables=tables)
+    source = described(events, time, type, end, order, tables=tables)
     columns = replace(source.columns, probability=None, alternatives=None)
     return QuestionEvents(source.table, columns, where, source.tables, source.offered)
 
 
 @dataclass(frozen=True, slots=True)
-class Chosen:
+class ChosenStatement:
     """A statement of a program, its name, and the program."""
 
     name: str
@@ -73,19 +74,21 @@ def plain(query: PatternQuery) -> PatternQuery:
     return replace(query, name=None, declares=False, lookup=None, policy=None, consume=None, returns=())
 
 
-def chosen_statements(query: QueryLike, name: str | None, constraints: ConstraintsLike | None = None) -> list[Chosen]:
+def chosen_statements(
+    query: QueryLike, name: str | None, constraints: ConstraintsLike | None = None
+) -> list[ChosenStatement]:
     """Return the statements with this name; without a name, the only pattern of the program."""
     written = written_statements(query, constraints)
     statements = rules_lowered(written)
     named = _names(statements)
     wanted = _only_result(written, named) if name is None else name
-    found = [Chosen(called, query, statements) for called, query in named if called == wanted]
+    found = [ChosenStatement(called, query, statements) for called, query in named if called == wanted]
     if not found:
         raise _no_such(wanted, list(dict.fromkeys(called for called, _ in named)), statements)
     return found
 
 
-def chosen_result(query: QueryLike, name: str | None, constraints: ConstraintsLike | None = None) -> Chosen:
+def chosen_result(query: QueryLike, name: str | None, constraints: ConstraintsLike | None = None) -> ChosenStatement:
     """Return the pattern or head with this name; without a name, the only one."""
     written = written_statements(query, constraints)
     statements = rules_lowered(written)
@@ -93,7 +96,7 @@ def chosen_result(query: QueryLike, name: str | None, constraints: ConstraintsLi
     wanted = _only_result(written, list(found.items())) if name is None else name
     if wanted not in found:
         raise _no_such(wanted, list(found), statements)
-    return Chosen(wanted, found[wanted], statements, is_head=wanted in written.heads)
+    return ChosenStatement(wanted, found[wanted], statements, is_head=wanted in written.heads)
 
 
 def _no_such(name: str, names: list[str], statements: CheckedProgram) -> QueryError:
@@ -121,7 +124,7 @@ def _only_result(written: CheckedProgram, named: list[tuple[str, PatternQuery]])
         [
             Problem(
                 "which-pattern",
-                f"the program has {len(places)} statements, but the question is about one of them",
+                f"the program has {len(places)} patterns and rules; expected one",
                 hint=f"select one with `name=`: {', '.join(places)}",
             )
         ],
@@ -130,7 +133,7 @@ def _only_result(written: CheckedProgram, named: list[tuple[str, PatternQuery]])
 
 
 def load_for(
-    chosen: Chosen, query: PatternQuery, asked: QuestionEvents, most: int, match_id: bool = False
+    chosen: ChosenStatement, query: PatternQuery, asked: QuestionEvents, most: int, match_id: bool = False
 ) -> tuple[LoadedProgram, Iterator[MatchChunk]]:
     """Load the events for this form of the statement, including those of declared streams; also return its matches."""
     statements = lower(chosen.as_result(query))

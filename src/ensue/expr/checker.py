@@ -6,24 +6,24 @@ A subexpression with a mistake has the type null, which is compatible with every
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from ensue.errors import Problem, Span, did_you_mean
+from ensue.expr import kinds as every_kind
 from ensue.expr.functions import AGGREGATES, FUNCTIONS, Aggregate, Function, Parameter
 from ensue.expr.kinds import (
     BOOLEAN,
+    INTEGER,
     NULL_TYPE,
     NUMBERS,
     ORDERED,
     PLAIN,
+    TIMES,
     Kind,
     Type,
-    arithmetic_type,
     common_type,
     constant,
-    list_of,
-    literal_type,
 )
 from ensue.nodes import expressions
 
@@ -33,28 +33,57 @@ from ensue.nodes import expressions
 _OTHER_NAMES: Mapping[str, str] = MappingProxyType(
     {
         "array_agg": "list",
+        "array_contains": "contains",
+        "array_length": "size",
         "average": "avg",
         "ceiling": "ceil",
+        "cardinality": "size",
         "char_length": "length",
         "character_length": "length",
         "collect_list": "list",
-        "dayofweek": "day_of_week",
-        "dayofyear": "day_of_year",
+        "day_of_year": "dayofyear",
+        "dow": "dayofweek",
+        "ends_with": "endswith",
+        "get_json_object": "json_value",
         "ifnull": "coalesce",
+        "json_extract": "json_value",
         "len": "length",
         "log": "ln",
         "mean": "avg",
         "nvl": "coalesce",
         "pow": "power",
+        "regexp": "regexp_like",
+        "regexp_matches": "regexp_like",
+        "rlike": "regexp_like",
+        "starts_with": "startswith",
         "std": "stddev",
         "stddev_samp": "stddev",
+        "str_to_date": "to_timestamp",
+        "string_split": "split",
+        "strptime": "to_timestamp",
         "substring": "substr",
+        "to_date": "to_timestamp",
         "total_seconds": "seconds",
         "unix_timestamp": "epoch",
     }
 )
 # What chooses among the values of one match, by the aggregate that chooses among those of a list.
 _OF_ONE_MATCH: Mapping[str, str] = MappingProxyType({"min": "least", "max": "greatest"})
+_OTHER_TYPES: Mapping[str, str] = MappingProxyType(
+    {
+        "BOOL": "BOOLEAN",
+        "DATE": "TIMESTAMP",
+        "DATETIME": "TIMESTAMP",
+        "DECIMAL": "DOUBLE",
+        "FLOAT": "DOUBLE",
+        "INTEGER": "INT",
+        "LONG": "BIGINT",
+        "NUMERIC": "DOUBLE",
+        "REAL": "DOUBLE",
+        "TEXT": "STRING",
+        "VARCHAR": "STRING",
+    }
+)
 _TIMESTAMP_EXAMPLE = "TIMESTAMP '2024-01-31 12:00:00'"
 
 
@@ -108,7 +137,27 @@ def comparison_hint(left: expressions.Expr, right: expressions.Expr, left_kind: 
         if isinstance(number, expressions.Literal) and kinds & NUMBERS:
             return f"write a duration with its unit, for example {number.value} seconds"
         return "write a duration with its unit, for example 5 seconds, or compare its length: seconds(...)"
-    return literal_hint(left, right_kind) or literal_hint(right, left_kind)
+    hint = literal_hint(left, right_kind) or literal_hint(right, left_kind)
+    if Kind.TEXT in kinds and kinds & NUMBERS:
+        text, number = (left, right) if left_kind is Kind.TEXT else (right, left)
+        convert = _cast_hint(text, number)
+        return f"{hint}, or {convert}" if hint else convert
+    return hint
+
+
+def _cast_hint(text: expressions.Expr, number: expressions.Expr) -> str:
+    """How to convert one side of a comparison of a text with a number."""
+    if constant(text) is not None:
+        return f"convert the number: CAST({_written(number)} AS STRING)"
+    value = constant(number)
+    whole = isinstance(value, expressions.Literal) and isinstance(value.value, int)
+    return f"convert the text: CAST({_written(text)} AS {'BIGINT' if whole else 'DOUBLE'})"
+
+
+def _written(expr: expressions.Expr) -> str:
+    if not isinstance(expr, expressions.Field):
+        return "..."
+    return expr.name if expr.variable is None else f"{expr.variable}.{expr.name}"
 
 
 def literal_hint(expr: expressions.Expr, wanted: Kind) -> str:
@@ -137,7 +186,12 @@ def _is_number(text: str) -> bool:
 
 def list_hint() -> str:
     """A hint for a list that is used where one value is needed."""
-    return f"use an aggregate of the list: {', '.join(AGGREGATES)}"
+    return f"use an aggregate of the list: {', '.join(aggregate_names())}"
+
+
+def aggregate_names() -> list[str]:
+    """The aggregates as they are written; DISTINCT belongs to `count`."""
+    return [name for name in AGGREGATES if name != "count_distinct"]
 
 
 def single_value_hint(name: str) -> str:
@@ -179,7 +233,7 @@ def function_hint(name: str) -> str:
     if name == "mod":
         return "write the remainder as `x % y`"
     meant = _OTHER_NAMES.get(name)
-    return f"did you mean `{meant}`?" if meant else did_you_mean(name, (*FUNCTIONS, *AGGREGATES))
+    return f"did you mean `{meant}`?" if meant else did_you_mean(name, (*FUNCTIONS, *aggregate_names()))
 
 
 # --- checker
@@ -248,6 +302,12 @@ class _Checker:
         match expr:
             case expressions.Field():
                 return self.field_type(expr) or NULL_TYPE
+            case expressions.Member(operand):
+                return self.member(expr, self.type_of(operand))
+            case expressions.Entry(operand):
+                return self.entry(expr, self.type_of(operand))
+            case expressions.Cast(operand):
+                return self.cast(expr, self.type_of(operand))
             case expressions.Unary("not", operand):
                 self.operand_condition("NOT", operand)
                 return BOOLEAN
@@ -266,6 +326,9 @@ class _Checker:
                 for item in items:
                     self.comparison("=", operand, item, kind, self.type_of(item), item.span or expr.span)
                 return BOOLEAN
+            case expressions.InTable(operand):
+                self.of_table(expr, self.type_of(operand))
+                return BOOLEAN
             case expressions.Between(operand, low, high):
                 kind = self.type_of(operand)
                 self.comparison(">=", operand, low, kind, self.type_of(low), low.span or expr.span)
@@ -280,9 +343,9 @@ class _Checker:
             case expressions.Case():
                 return self.case(expr)
             case expressions.Elements(element):
-                return list_of(self.type_of(element))
+                return every_kind.list_of(self.type_of(element))
             case expressions.Gather():
-                return list_of(self.gathered(expr))
+                return every_kind.list_of(self.gathered(expr))
             case expressions.Call("prev"):
                 return self.misplaced_prev(expr)
             case expressions.Call(name) if name in AGGREGATES:
@@ -299,7 +362,7 @@ class _Checker:
         raise TypeError(f"{type(expr).__name__} is not an expression")
 
     def literal(self, literal: expressions.Literal | expressions.Duration | expressions.Timestamp) -> Type:
-        found = literal_type(literal)
+        found = every_kind.literal_type(literal)
         if found is not None:
             return found
         if isinstance(literal, expressions.Literal):
@@ -367,6 +430,15 @@ class _Checker:
             self.report("type-clash", "booleans have no order", span, label, "compare them with = or !=")
         return BOOLEAN
 
+    def of_table(self, expr: expressions.InTable, found: Type) -> None:
+        """The type of a value and of the column of a TABLE, which is known once the table is."""
+        if found.kind in TIMES or (expr.values is not None and expr.values.type.kind in TIMES):
+            hint = "compare numbers or texts, for example epoch(...)"
+            self.report("type-clash", "IN a table does not compare times and durations", expr.span, found.word, hint)
+        elif expr.values is not None:
+            column = expressions.Field(None, expr.column or expr.table)
+            self.comparison("=", expr.operand, column, found, expr.values.type, expr.span)
+
     def like(self, expr: expressions.Like, found: Type, pattern: str) -> None:
         if found.kind not in (Kind.TEXT, Kind.NULL):
             self.report("type-clash", f"LIKE expects text, found {with_article(found)}", expr.operand.span, found.word)
@@ -387,7 +459,7 @@ class _Checker:
         return self.report("type-clash", f"`-` is not defined for {found.word}", expr.span, f"- {found.word}")
 
     def arithmetic(self, expr: expressions.Binary, left: Type, right: Type) -> Type:
-        result = arithmetic_type(expr.operator, left, right)
+        result = every_kind.arithmetic_type(expr.operator, left, right)
         if result is not None:
             return result
         words = (left.word, right.word)
@@ -426,6 +498,67 @@ class _Checker:
                 )
             common = both
         return common
+
+    # --- nested values and CAST
+
+    def member(self, expr: expressions.Member, found: Type) -> Type:
+        if found.kind is Kind.NULL:
+            return NULL_TYPE
+        if found.parts is None:
+            hint = list_hint() if found.element is not None else f"write ['{expr.name}']" if found.entry else ""
+            message = f"{with_article(found)} has no field `{expr.name}`"
+            return self.report("no-such-field", message, _end_of(expr), found.word, hint)
+        types = [part for name, part in found.parts if name == expr.name]
+        if len(types) == 1:
+            return types[0].readable
+        names = [name for name, _ in found.parts]
+        count = "two fields" if types else "no field"
+        message, hint = f"the struct has {count} `{expr.name}`", did_you_mean(expr.name, names)
+        return self.report("no-such-field", message, _end_of(expr), f"fields: {', '.join(names)}", hint)
+
+    def entry(self, expr: expressions.Entry, found: Type) -> Type:
+        key = self.type_of(expr.key)
+        if constant(expr.key) is None:
+            hint = "for example `a.tags[0]` or `a.labels['env']`; to search a list, use `contains(list, x)`"
+            return self.report(
+                "entry-key", "what is in brackets must be a literal", expr.key.span or expr.span, hint=hint
+            )
+        if found.kind is Kind.NULL:
+            return NULL_TYPE
+        wanted = INTEGER if found.element is not None else None if found.entry is None else found.entry[0].readable
+        value = found.element if found.element is not None else None if found.entry is None else found.entry[1]
+        if wanted is None or value is None:
+            of_struct = found.parts is not None and key.kind is Kind.TEXT
+            hint = "write a field of a struct after a dot: `a.user.name`" if of_struct else ""
+            return self.report("entry-key", f"{with_article(found)} has no entries", expr.span, found.word, hint)
+        if key.kind is not Kind.NULL and (key.kind is not wanted.kind or wanted.kind not in PLAIN):
+            message = f"{with_article(found)} has keys of type {wanted.word}, found {key.word}"
+            if found.element is not None:
+                message = f"an element of a list is found by its position, from 0 on, found {with_article(key)}"
+            return self.report("entry-key", message, expr.key.span or expr.span, key.word)
+        return value.readable
+
+    def cast(self, expr: expressions.Cast, found: Type) -> Type:
+        word = "TRY_CAST" if expr.lenient else "CAST"
+        if expr.target not in every_kind.CASTS:
+            meant = _OTHER_TYPES.get(expr.target)
+            hint = f"did you mean `{meant}`?" if meant else did_you_mean(expr.target, every_kind.CASTS)
+            return self.report(
+                "cast-type",
+                f"unknown type `{expr.target}` in {word}",
+                expr.span,
+                f"types: {', '.join(every_kind.CASTS)}",
+                hint,
+            )
+        result, kinds = every_kind.CASTS[expr.target]
+        if found.kind in kinds or found.kind is Kind.NULL:
+            return found if result.kind is found.kind is Kind.TIMESTAMP else result
+        hint = {
+            Kind.DURATION: "use the length of the duration: seconds(...)",
+            Kind.TIMESTAMP: "use the seconds since 1970: epoch(...)",
+        }.get(found.kind, "")
+        message = f"{word} cannot convert {with_article(found)} to {expr.target}"
+        return self.report("type-clash", message, expr.span, found.word, hint)
 
     # --- lists
 
@@ -469,22 +602,38 @@ class _Checker:
             return self.unknown_function(expr)
         if not self.count_fits(function, expr):
             return NULL_TYPE
+        if function.name == "contains" and (types[0].element is not None or types[0].kind is Kind.NULL):
+            return self.list_contains(expr, *types)
         fits = [
             self.argument_fits(function, function.parameter(position), argument, found, expr.span)
             for position, (argument, found) in enumerate(zip(expr.arguments, types, strict=True))
         ]
         if not all(fits):
             return NULL_TYPE
+        if function.flaw is not None:
+            literals = [constant(argument) for argument in expr.arguments]
+            values = [literal.value if isinstance(literal, expressions.Literal) else None for literal in literals]
+            flaw = function.flaw(values)
+            if flaw is not None:
+                self.problems.append(replace(flaw.problem, span=expr.arguments[flaw.place].span or expr.span))
+                return NULL_TYPE
         if function.alike:
             return self.alike(f"the arguments of `{expr.name}`", expr.arguments, types, expr.span)
         return function.result(types)
+
+    def list_contains(self, expr: expressions.Call, lists: Type, value: Type) -> Type:
+        """`contains(list, x)`: x is compared with the elements. The first type is null if it is not known yet."""
+        if lists.element is not None:
+            first, second = expr.arguments
+            self.comparison("=", first, second, lists.element.readable, value, expr.span)
+        return BOOLEAN
 
     def unknown_function(self, expr: expressions.Call) -> Type:
         return self.report(
             "unknown-function",
             f"unknown function `{expr.name}`",
             expr.span,
-            f"functions: {', '.join((*FUNCTIONS, *AGGREGATES))}",
+            f"functions: {', '.join((*FUNCTIONS, *aggregate_names()))}",
             function_hint(expr.name),
         )
 
@@ -512,7 +661,8 @@ class _Checker:
         example = f"for example {function.example}"
         where = f"`{parameter.name}` of `{function.signature}`"
         kind = found.kind
-        if kind is not Kind.NULL and kind not in parameter.kinds:
+        is_nested = found.element is not None or found.entry is not None
+        if kind is not Kind.NULL and (kind not in parameter.kinds or (kind is Kind.OTHER and not is_nested)):
             wanted = parameter.word
             message = f"{where} must be {article(wanted)}{wanted}, found {with_article(found)}"
             self.report("function-arguments", message, span, found.word, example)
@@ -531,6 +681,11 @@ class _Checker:
             self.report("function-arguments", message, span, label, did_you_mean(value, parameter.choices) or example)
             return False
         return True
+
+
+def _end_of(member: expressions.Member) -> Span | None:
+    """The part of `a.user.name` after the last dot."""
+    return None if member.span is None else member.span.tail(member.span.end - member.span.start, len(member.name))
 
 
 @dataclass(frozen=True, slots=True)

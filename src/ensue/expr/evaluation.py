@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from functools import reduce
 from types import MappingProxyType
 from typing import Any, cast
@@ -16,10 +17,11 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from ensue.errors import Problem, QueryError, SchemaError
-from ensue.expr import types
+from ensue.errors import Problem, QueryError, SchemaError, Span
+from ensue.expr import containers, conversion, types
 from ensue.expr.functions import AGGREGATES, FUNCTIONS, Function
-from ensue.expr.kinds import LARGEST_INTEGER, NANOSECONDS_PER_UNIT, TIMES, Kind, constant
+from ensue.expr.kinds import CASTS, LARGEST_INTEGER, NANOSECONDS_PER_UNIT, NUMBERS, TIMES, Kind, constant
+from ensue.expr.notations import moment_pattern, with_one_group
 from ensue.expr.operators import NULL, UNKNOWN, compared, computed, inverted_if, is_like, negative, overflow
 from ensue.expr.reductions import aggregated, gathered
 from ensue.nodes import expressions
@@ -118,6 +120,23 @@ def with_pattern(kernel: Callable[..., Any]) -> Callable[[Any, Any], Any]:
     return lambda text, pattern: kernel(text, pattern=pattern.as_py())
 
 
+def split(text: Any, pattern: Any, limit: Any = None) -> Any:
+    """The parts between the matches of a regular expression."""
+    most = 0 if limit is None else limit.as_py()
+    parts = types.arrow.split_pattern_regex(text, pattern=pattern.as_py(), max_splits=most - 1 if most > 0 else None)
+    return parts.cast(pa.list_(pa.string()))
+
+
+def regexp_extract(text: Any, pattern: Any, group: Any = None) -> Any:
+    """The part that a group of the first match of a regular expression matches; an empty text without a match."""
+    one = with_one_group(pattern.as_py(), 1 if group is None else group.as_py())
+    if isinstance(text, pa.Scalar):
+        return regexp_extract(pa.array([text]), pattern, group)[0]
+    part = types.arrow.struct_field(types.arrow.extract_regex(text, pattern=one), "part")
+    found = types.arrow.if_else(part.is_valid(), part, pa.scalar("", part.type))
+    return types.arrow.if_else(text.is_valid(), found, pa.scalar(None, part.type))
+
+
 # --- any kind
 
 
@@ -207,9 +226,14 @@ _CALCULATIONS: Mapping[str, Callable[..., Any]] = MappingProxyType(
         "substr": substr,
         "concat": concat,
         "replace": replace,
-        "starts_with": with_pattern(types.arrow.starts_with),
-        "ends_with": with_pattern(types.arrow.ends_with),
+        "startswith": with_pattern(types.arrow.starts_with),
+        "endswith": with_pattern(types.arrow.ends_with),
         "contains": with_pattern(types.arrow.match_substring),
+        "size": containers.size,
+        "split": split,
+        "regexp_like": with_pattern(types.arrow.match_substring_regex),
+        "regexp_extract": regexp_extract,
+        "json_value": containers.json_value,
         "coalesce": types.arrow.coalesce,
         "nullif": nullif,
         "least": extreme(types.arrow.min_element_wise),
@@ -218,8 +242,9 @@ _CALCULATIONS: Mapping[str, Callable[..., Any]] = MappingProxyType(
         "quarter": part(types.arrow.quarter),
         "month": part(types.arrow.month),
         "day": part(types.arrow.day),
-        "day_of_week": part(types.arrow.day_of_week, **{"count_from_zero": False, "week_start": 1}),
-        "day_of_year": part(types.arrow.day_of_year),
+        "dayofweek": part(types.arrow.day_of_week, **{"count_from_zero": False, "week_start": 7}),
+        "weekday": part(types.arrow.day_of_week, **{"count_from_zero": True, "week_start": 1}),
+        "dayofyear": part(types.arrow.day_of_year),
         "hour": part(types.arrow.hour),
         "minute": part(types.arrow.minute),
         "second": part(types.arrow.second),
@@ -298,6 +323,19 @@ class _Rows:
     column: Callable[[expressions.Field], types.Array]
     length: int
 
+    def describe(self, operand: expressions.Expr, place: int) -> str:
+        """The row at this place: the fields of the operand, and the time of their event."""
+        fields = [part for part in expressions.walk(operand) if isinstance(part, expressions.Field)]
+        times = [expressions.Field(variable, "t") for variable in dict.fromkeys(field.variable for field in fields)]
+        found = []
+        for field in dict.fromkeys((*fields, *times)):
+            try:
+                value = self.column(field)[place].as_py()
+            except LookupError:
+                continue
+            found.append(f"{field.name if field.variable is None else f'{field.variable}.{field.name}'} = {value!s}")
+        return f"in the row with {', '.join(found)}" if found else ""
+
     def where(self, mask: types.Array) -> _Rows:
         """Selects the rows where the mask is true."""
         return _Rows(lambda field: self.column(field).filter(mask), types.arrow.sum(mask, min_count=0).as_py())
@@ -315,8 +353,10 @@ def _value(expr: expressions.Expr, rows: _Rows) -> Any:
     if literal is not None:
         return _literal(literal)
     match expr:
-        case expressions.Field():
-            return rows.column(expr)
+        case expressions.Field() | expressions.Member() | expressions.Entry():
+            return types.as_float(_exact(expr, rows))
+        case expressions.Cast():
+            return _cast(expr, rows)
         case expressions.Unary("not", operand):
             return types.arrow.invert(_condition(operand, rows))
         case expressions.Unary(_, operand):
@@ -327,20 +367,23 @@ def _value(expr: expressions.Expr, rows: _Rows) -> Any:
         case expressions.Binary("or", left, right):
             return types.arrow.or_kleene(_condition(left, rows), _condition(right, rows))
         case expressions.Binary(operator, left, right) if operator in expressions.COMPARISONS:
-            return compared(operator, _value(left, rows), _value(right, rows))
+            with overflow(operator, expr.span):
+                return compared(operator, *_comparands(left, right, rows))
         case expressions.Binary(operator, left, right) if operator in expressions.ARITHMETIC:
             operands = _value(left, rows), _value(right, rows)
             with overflow(operator, expr.span):
                 return computed(operator, *operands)
         case expressions.InList(operand, items, negated):
-            return inverted_if(negated, _is_one_of(_value(operand, rows), items, rows))
+            return inverted_if(negated, _is_one_of(operand, items, rows))
+        case expressions.InTable(operand, negated=negated, values=values):
+            assert values is not None, "the rows of a table are known when a query is planned"
+            return inverted_if(negated, _looked_up(_value(operand, rows), values.array))
         case expressions.Between(operand, low, high, negated):
-            value = _value(operand, rows)
-            above = compared(">=", value, _value(low, rows))
-            below = compared("<=", value, _value(high, rows))
+            above = compared(">=", *_comparands(operand, low, rows))
+            below = compared("<=", *_comparands(operand, high, rows))
             return inverted_if(negated, types.arrow.and_kleene(above, below))
         case expressions.Like(operand, pattern, negated):
-            return inverted_if(negated, is_like(_value(operand, rows), pattern))
+            return inverted_if(negated, is_like(_value(operand, rows), pattern, expr.ignores_case))
         case expressions.IsNull(operand, negated):
             return inverted_if(negated, types.arrow.is_null(_value(operand, rows)))
         case expressions.Case():
@@ -361,11 +404,46 @@ def _value(expr: expressions.Expr, rows: _Rows) -> Any:
                 return aggregated(
                     AGGREGATES[name], lists, argument.name if isinstance(argument, expressions.Field) else name
                 )
+        case expressions.Call("to_timestamp" | "try_to_timestamp"):
+            return _moments(expr, rows)
+        case expressions.Call("contains", (first, second)) if types.element_type(_value(first, rows).type) is not None:
+            return containers.contains(_broadcast(_value(first, rows), rows.length), _value(second, rows))
         case expressions.Call(name, arguments):
             values = [_value(argument, rows) for argument in arguments]
             with overflow(name, expr.span):
                 return call_function(FUNCTIONS[name], values)
     raise TypeError(f"{type(expr).__name__} has no value; check the expression first")
+
+
+def _exact(expr: expressions.Expr, rows: _Rows) -> Any:
+    """The value of an expression; a field that is a decimal stays a decimal."""
+    match expr:
+        case expressions.Field():
+            return rows.column(expr)
+        case expressions.Member(operand, name):
+            return containers.member(_exact(operand, rows), name)
+        case expressions.Entry(operand, key):
+            return containers.entry(_exact(operand, rows), _value(key, rows))
+    return _value(expr, rows)
+
+
+def _comparands(left: expressions.Expr, right: expressions.Expr, rows: _Rows) -> tuple[Any, Any]:
+    """The two sides of a comparison. A literal that is compared with a decimal is a decimal."""
+    values = _exact(left, rows), _exact(right, rows)
+    if pa.types.is_decimal(values[0].type):
+        return values[0], _as_decimal(right, values[1])
+    if pa.types.is_decimal(values[1].type):
+        return _as_decimal(left, values[0]), values[1]
+    return values
+
+
+def _as_decimal(expr: expressions.Expr, value: Any) -> Any:
+    literal = constant(expr)
+    if not isinstance(literal, expressions.Literal) or not isinstance(literal.value, float):
+        return value
+    written = Decimal(repr(literal.value))
+    # Outside of these, the digits do not fit, and a float is compared as a float.
+    return pa.scalar(written) if 1e-30 < abs(literal.value) < 1e30 or literal.value == 0 else value
 
 
 def _condition(expr: expressions.Expr, rows: _Rows) -> Any:
@@ -379,19 +457,81 @@ def _literal(literal: expressions.Literal | expressions.Duration | expressions.T
     return value
 
 
+# --- CAST and to_timestamp
+
+
+def _cast(expr: expressions.Cast, rows: _Rows) -> Any:
+    result = types.arrow_type(CASTS[expr.target][0])
+    value = _exact(expr.operand, rows)
+    if types.kind_of(value.type) is Kind.NULL:
+        return pa.scalar(None, result)
+    column = pa.array([value], value.type) if isinstance(value, pa.Scalar) else value
+    found, failed = conversion.converted(column, expr.target)
+    if not expr.lenient:
+        _require(column, failed, expr.operand, rows, _CastFailure(expr.target, "TRY_CAST", expr.span))
+    return found[0] if isinstance(value, pa.Scalar) else found
+
+
+def _moments(expr: expressions.Call, rows: _Rows) -> Any:
+    texts, layout = (_value(argument, rows) for argument in expr.arguments)
+    if types.kind_of(texts.type) is Kind.NULL or _is_null_scalar(layout) or types.kind_of(layout.type) is Kind.NULL:
+        return pa.scalar(None, pa.timestamp("us"))
+    column = pa.array([texts], texts.type) if isinstance(texts, pa.Scalar) else texts
+    found, failed = conversion.moments(column, cast(str, moment_pattern(layout.as_py())))
+    if expr.name == "to_timestamp":
+        wanted = f"timestamp of the format '{layout.as_py()}'"
+        _require(column, failed, expr.arguments[0], rows, _CastFailure(wanted, "try_to_timestamp", expr.span))
+    return found[0] if isinstance(texts, pa.Scalar) else found
+
+
+@dataclass(frozen=True, slots=True)
+class _CastFailure:
+    """What a value was to become, the function that gives null instead, and the place of the call."""
+
+    wanted: str
+    instead: str
+    span: Span | None
+
+
+def _require(
+    values: Any, failed: npt.NDArray[np.bool_], operand: expressions.Expr, rows: _Rows, failure: _CastFailure
+) -> None:
+    """Raises a problem with the first value that cannot be converted, and the time of its row."""
+    if not failed.any():
+        return
+    place = int(np.argmax(failed))
+    value = values[place].as_py()
+    shown = f"'{value}'" if isinstance(value, str) else str(value)
+    raise QueryError(
+        [
+            Problem(
+                "cast-value",
+                f"{shown} cannot be converted to {failure.wanted}",
+                failure.span,
+                rows.describe(operand, place),
+                f"use {failure.instead}, which gives null for such values",
+            )
+        ]
+    )
+
+
 # --- IN
 
 
-def _is_one_of(operand: Any, items: Sequence[expressions.Expr], rows: _Rows) -> Any:
+def _is_one_of(searched: expressions.Expr, items: Sequence[expressions.Expr], rows: _Rows) -> Any:
     """`x = item OR x = item ...`; literals of the same type are looked up together."""
     literals: dict[pa.DataType, list[Any]] = {}
     answers = []
+    operand = _exact(searched, rows)
     for item in items:
-        value = _value(item, rows)
-        if isinstance(value, pa.Scalar) and value.is_valid and types.kind_of(value.type) not in TIMES:
+        value = _exact(item, rows)
+        is_plain = types.kind_of(value.type) not in TIMES and not pa.types.is_decimal(operand.type)
+        # Numbers of two types are compared exactly.
+        is_alike = operand.type == value.type or not NUMBERS.issuperset(map(types.kind_of, (operand.type, value.type)))
+        if isinstance(value, pa.Scalar) and value.is_valid and is_plain and is_alike:
             literals.setdefault(value.type, []).append(value)
         else:
-            answers.append(compared("=", operand, value))
+            answers.append(compared("=", *_comparands(searched, item, rows)))
     answers += [_looked_up(operand, pa.array(values, of)) for of, values in literals.items()]
     return reduce(types.arrow.or_kleene, answers, pa.scalar(False))
 

@@ -10,14 +10,17 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
+from ensue.expr import notations
 from ensue.expr.kinds import (
     BOOLEAN,
     FLOAT,
     INTEGER,
+    MOMENT,
     NULL_TYPE,
     NUMBERS,
     ORDERED,
     PLAIN,
+    TEXT,
     Kind,
     Type,
     arithmetic_type,
@@ -27,6 +30,7 @@ from ensue.expr.kinds import (
 
 _NUMBER, _TEXT, _INTEGER = NUMBERS, frozenset({Kind.TEXT}), frozenset({Kind.INTEGER})
 _TIMESTAMP, _DURATION = frozenset({Kind.TIMESTAMP}), frozenset({Kind.DURATION})
+_NESTED = frozenset({Kind.OTHER})
 TRUNCATION_UNITS = ("year", "quarter", "month", "week", "day", "hour", "minute", "second")
 
 
@@ -50,6 +54,8 @@ class Parameter:
         """The name of the expected type: "number", "text", ..."""
         if self.kinds == NUMBERS:
             return Kind.FLOAT.word
+        if self.kinds == _NESTED:
+            return "list or map"
         if len(self.kinds) == 1:
             return next(iter(self.kinds)).word
         return "value" if Kind.BOOLEAN in self.kinds else "number, text, timestamp or duration"
@@ -60,7 +66,7 @@ class Function:
     """A function. `result` returns its type for the types of the arguments.
 
     With `alike`, all arguments have one kind and are converted to their common type, and the implementation sees nulls.
-    The `example` is a condition that is true.
+    The `example` is a condition that is true. `flaw` finds a mistake in the constants.
     """
 
     name: str
@@ -69,6 +75,7 @@ class Function:
     description: str
     example: str
     alike: bool = False
+    flaw: Callable[[notations.Constants], notations.Flaw | None] | None = None
 
     @property
     def signature(self) -> str:
@@ -143,7 +150,7 @@ _TABLE = (
         "round",
         (_X, Parameter("digits", _INTEGER, optional=True, constant=True)),
         _first,
-        "x rounded to this many decimal places, halves away from zero; negative digits round to tens, hundreds, ...",
+        "x rounded to a number of decimal places (halves away from zero); negative digits round to tens, hundreds, ...",
         "round(2.675, 2) = 2.68",
     ),
     Function("floor", (_X,), _first, "x rounded down to a whole number", "floor(-1.5) = -2"),
@@ -164,7 +171,7 @@ _TABLE = (
         "trim",
         (_STRING,),
         _first,
-        "the text without spaces at both ends",
+        "the text without spaces at its start and end",
         "trim('  a b ') = 'a b'",
     ),
     Function("length", (_STRING,), _INTEGER_RESULT, "the number of characters", "length('äb') = 2"),
@@ -194,25 +201,80 @@ _TABLE = (
         "replace('a-b-c', '-', '+') = 'a+b+c'",
     ),
     Function(
-        "starts_with",
+        "startswith",
         (_STRING, _pattern_parameter("prefix")),
         _BOOLEAN_RESULT,
         "whether the text starts with the prefix",
-        "starts_with('ensue', 'en')",
+        "startswith('ensue', 'en')",
     ),
     Function(
-        "ends_with",
+        "endswith",
         (_STRING, _pattern_parameter("suffix")),
         _BOOLEAN_RESULT,
         "whether the text ends with the suffix",
-        "ends_with('ensue', 'sue')",
+        "endswith('ensue', 'sue')",
     ),
     Function(
         "contains",
         (_STRING, _pattern_parameter("search")),
         _BOOLEAN_RESULT,
-        "whether the text contains search",
+        "whether the text contains search; of a list, whether it contains the value: `contains(a.tags, b.tag)`",
         "contains('ensue', 'ns')",
+    ),
+    Function(
+        "size",
+        (Parameter("x", _NESTED),),
+        _INTEGER_RESULT,
+        "the number of elements of a list or of keys of a map, nulls included",
+        "size(split('a b', ' ')) = 2",
+    ),
+    Function(
+        "split",
+        (_STRING, _pattern_parameter("pattern"), Parameter("limit", _INTEGER, optional=True, constant=True)),
+        lambda types: list_of(TEXT),
+        "the list of the parts between matches of the regular expression; at most limit parts if limit is positive",
+        "split('a,b,c', ',')[1] = 'b'",
+        flaw=notations.split_flaw,
+    ),
+    Function(
+        "regexp_like",
+        (_STRING, _pattern_parameter("pattern")),
+        _BOOLEAN_RESULT,
+        "whether some part of the text matches the regular expression",
+        "regexp_like('port 22', '[0-9]+$')",
+        flaw=notations.regex_flaw,
+    ),
+    Function(
+        "regexp_extract",
+        (_STRING, _pattern_parameter("pattern"), Parameter("group", _INTEGER, optional=True, constant=True)),
+        _first,
+        "what the group (1 if omitted, 0 is the whole) of the first match is; an empty text if nothing matches",
+        "regexp_extract('from ::1 port 22', 'port (\\d+)', 1) = '22'",
+        flaw=notations.extract_flaw,
+    ),
+    Function(
+        "json_value",
+        (_STRING, _pattern_parameter("path")),
+        lambda types: TEXT,
+        "the text, number or boolean at the path of a JSON text, as text; null if there is none",
+        """json_value('{"user": {"id": 7}}', '$.user.id') = '7'""",
+        flaw=notations.json_flaw,
+    ),
+    Function(
+        "to_timestamp",
+        (_STRING, _pattern_parameter("format")),
+        lambda types: MOMENT,
+        "the timestamp that the text is in this format; an error if it is not",
+        "to_timestamp('10/Dec/2024 06:55', 'dd/MMM/yyyy HH:mm') = TIMESTAMP '2024-12-10 06:55:00'",
+        flaw=notations.format_flaw,
+    ),
+    Function(
+        "try_to_timestamp",
+        (_STRING, _pattern_parameter("format")),
+        lambda types: MOMENT,
+        "as to_timestamp, but null if the text does not have the format",
+        "try_to_timestamp('yesterday', 'yyyy-MM-dd') IS NULL",
+        flaw=notations.format_flaw,
     ),
     Function(
         "coalesce",
@@ -254,14 +316,15 @@ _TABLE = (
             ("month", "the month, 1 to 12", "month(TIMESTAMP '2024-02-29') = 2"),
             ("day", "the day of the month, 1 to 31", "day(TIMESTAMP '2024-02-29') = 29"),
             (
-                "day_of_week",
-                "the day of the week, 1 (Monday) to 7 (Sunday)",
-                "day_of_week(TIMESTAMP '2024-02-29') = 4",
+                "dayofweek",
+                "the day of the week, 1 (Sunday) to 7 (Saturday)",
+                "dayofweek(TIMESTAMP '2024-02-29') = 5",
             ),
+            ("weekday", "the day of the week, 0 (Monday) to 6 (Sunday)", "weekday(TIMESTAMP '2024-02-29') = 3"),
             (
-                "day_of_year",
+                "dayofyear",
                 "the day of the year, 1 to 366",
-                "day_of_year(TIMESTAMP '2024-02-29') = 60",
+                "dayofyear(TIMESTAMP '2024-02-29') = 60",
             ),
             ("hour", "the hour, 0 to 23", "hour(TIMESTAMP '2024-02-29 12:34:56') = 12"),
             ("minute", "the minute, 0 to 59", "minute(TIMESTAMP '2024-02-29 12:34:56') = 34"),
@@ -313,7 +376,7 @@ class Aggregate:
     @property
     def signature(self) -> str:
         """The signature as text: `sum(x)`."""
-        return f"{self.name}(x)"
+        return "count(DISTINCT x)" if self.name == "count_distinct" else f"{self.name}(x)"
 
     def result_type(self, lists: Type) -> Type:
         """The type of the result for lists of this type, or for null."""
@@ -355,6 +418,20 @@ _AGGREGATES = (
         "flatten(t.temp) IS NOT NULL",
     ),
     Aggregate("list", _ANY, list_of, "all values, in order", "list(t.temp) IS NOT NULL"),
+    Aggregate(
+        "count_distinct",
+        PLAIN,
+        lambda of: INTEGER,
+        "the number of different values, nulls excluded",
+        "count(DISTINCT t.temp) = 3",
+    ),
+    Aggregate(
+        "collect_set",
+        PLAIN,
+        list_of,
+        "the different values, each once, in the order in which they first occur; nulls excluded",
+        "size(collect_set(t.temp)) = 3",
+    ),
 )
 
 AGGREGATES: Mapping[str, Aggregate] = MappingProxyType({aggregate.name: aggregate for aggregate in _AGGREGATES})

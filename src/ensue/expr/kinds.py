@@ -7,10 +7,11 @@ converts them to Arrow types and back. The checker and the evaluator share the r
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import reduce
+from types import MappingProxyType
 from typing import Any
 
 from ensue.nodes.expressions import NANOSECONDS_PER, Duration, Expr, Literal, Timestamp, Unary
@@ -61,9 +62,10 @@ _NAMES = {
 class Type:
     """The type of a value.
 
-    Times have a `unit`, timestamps may have a `zone`, lists have an `element` type, whole events have `parts`, and text
-    is `large` if it may exceed 2 GiB. A type that Arrow has and Ensue reads as another type, or does not support, keeps
-    its Arrow name in `foreign` and the Arrow type in `arrow`.
+    Times have a `unit`, timestamps may have a `zone`, lists have an `element` type, maps the types of keys and values
+    in `entry`, structs and whole events have `parts`, and text is `large` if it may exceed 2 GiB. A type that Arrow has
+    and Ensue reads as another type, or does not support, keeps its Arrow name in `foreign` and the Arrow type in
+    `arrow`.
 
     >>> Type(Kind.TIMESTAMP, "us", "UTC").name, list_of(INTEGER).word
     ('timestamp[us, tz=UTC]', 'list of integers')
@@ -76,6 +78,7 @@ class Type:
     parts: tuple[tuple[str, Type], ...] | None = None
     large: bool = False
     foreign: str = ""
+    entry: tuple[Type, Type] | None = None
     arrow: Any = field(default=None, compare=False, repr=False)
 
     @property
@@ -115,12 +118,28 @@ BOOLEAN = Type(Kind.BOOLEAN)
 INTEGER = Type(Kind.INTEGER)
 FLOAT = Type(Kind.FLOAT)
 TEXT = Type(Kind.TEXT)
+MOMENT = Type(Kind.TIMESTAMP, "us")
 NULL_TYPE = Type(Kind.NULL)
 
 
 def list_of(element: Type) -> Type:
     """The list type with these elements."""
     return Type(Kind.OTHER, element=element)
+
+
+# --- CAST
+
+CASTS: Mapping[str, tuple[Type, frozenset[Kind]]] = MappingProxyType(
+    {
+        "STRING": (TEXT, NUMBERS | {Kind.BOOLEAN, Kind.TEXT, Kind.TIMESTAMP}),
+        "BIGINT": (INTEGER, NUMBERS | {Kind.BOOLEAN, Kind.TEXT}),
+        "INT": (INTEGER, NUMBERS | {Kind.BOOLEAN, Kind.TEXT}),
+        "DOUBLE": (FLOAT, NUMBERS | {Kind.BOOLEAN, Kind.TEXT}),
+        "BOOLEAN": (BOOLEAN, NUMBERS | {Kind.BOOLEAN, Kind.TEXT}),
+        "TIMESTAMP": (MOMENT, frozenset({Kind.TEXT, Kind.TIMESTAMP})),
+    }
+)
+"""The types of CAST: the type of the result, and the kinds that can be converted."""
 
 
 # --- types of operators

@@ -12,7 +12,7 @@ from typing import TypeGuard
 
 from ensue.errors import Problem, Span
 from ensue.expr.functions import AGGREGATES
-from ensue.nodes.expressions import Call, Elements, Expr, Field, Literal, rewrite, substitute_fields, walk
+from ensue.nodes.expressions import Call, Elements, Expr, Field, Literal, path_field, rewrite, substitute_fields, walk
 from ensue.nodes.names import Name, in_order
 
 PREVIOUS = "prev"
@@ -83,9 +83,9 @@ def explicit_lists(expr: Expr, groups: Mapping[Name, Name], problems: list[Probl
                 return _over_elements(part, groups)
             problems.append(problem)
             return Literal(None, part.span)
-        match part:
-            case Field(variable) if variable is not None and variable in groups:
-                return Elements(part, groups[variable], part.span)
+        field = path_field(part)
+        if field is not None and field.variable is not None and field.variable in groups:
+            return Elements(part, groups[field.variable], part.span)
         return None
 
     return rewrite(expr, spelt_out)
@@ -171,9 +171,7 @@ def _call_problems(call: Call, expr: Expr, groups: Mapping[Name, Name]) -> Itera
         message = f"`prev` takes 1 argument, found {len(call.arguments)}"
         yield Problem("function-arguments", message, span, "prev(x)", example)
     elif has_prev(call.arguments[0]):
-        yield Problem(
-            "misplaced-prev", "PREV is nested inside PREV; it goes back by one element only", span, hint=example
-        )
+        yield Problem("misplaced-prev", "PREV cannot be nested: it goes back by one element", span, hint=example)
     elif not list_variables(call, groups):
         yield Problem("misplaced-prev", "PREV expects a field of a repeated variable", span, hint=example)
 

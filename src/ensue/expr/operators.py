@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from ensue.errors import Problem, QueryError, Span
 from ensue.expr.kinds import LARGEST_INTEGER, NANOSECONDS_PER_UNIT, NUMBERS, SMALLEST_INTEGER, TIMES, Kind
-from ensue.expr.types import arithmetic_type, arrow, common_type, convert, kind_of, nan_to_null, unit_of
+from ensue.expr.types import arithmetic_type, arrow, as_float, common_type, convert, kind_of, nan_to_null, unit_of
 
 _COMPARE: Mapping[str, Callable[[Any, Any], Any]] = MappingProxyType(
     {
@@ -32,6 +32,10 @@ _MIRRORED = MappingProxyType({"=": "=", "!=": "!=", "<": ">", "<=": ">=", ">": "
 _EXACT: Mapping[str, Callable[[Any, Any], Any]] = MappingProxyType(
     {"+": arrow.add_checked, "-": arrow.subtract_checked, "*": arrow.multiply_checked}
 )
+_DIGITS = 76
+"""The digits of the widest decimal."""
+_EXACT_FLOATS = 2**53
+"""Integers up to this equal their float64."""
 UNKNOWN: Any = pa.scalar(None, pa.bool_())
 """The boolean null of SQL: neither true nor false."""
 NULL: Any = pa.scalar(None, pa.null())
@@ -80,10 +84,45 @@ def compared(operator: str, left: Any, right: Any) -> Any:
         return UNKNOWN
     if kinds[0] in TIMES:
         return _compared_times(operator, left, right)
+    if pa.types.is_decimal(left.type) or pa.types.is_decimal(right.type):
+        return _compared_decimals(operator, left, right)
+    if kinds == (Kind.INTEGER, Kind.FLOAT):
+        return _compared_numbers(operator, left, right)
+    if kinds == (Kind.FLOAT, Kind.INTEGER):
+        return _compared_numbers(_MIRRORED[operator], right, left)
     common = common_type((left.type, right.type))
     if common is None:
         raise TypeError(f"{left.type} {operator} {right.type}; check the expression first")
     return _COMPARE[operator](convert(left, common), convert(right, common))
+
+
+def _compared_decimals(operator: str, left: Any, right: Any) -> Any:
+    """Compares decimals with decimals and integers exactly, and with floats as floats."""
+    if pa.types.is_floating(left.type) or pa.types.is_floating(right.type):
+        return _COMPARE[operator](as_float(left), as_float(right))
+    scale = max(value.type.scale for value in (left, right) if pa.types.is_decimal(value.type))
+    wide = pa.decimal256(_DIGITS, scale)
+    return _COMPARE[operator](left.cast(wide), right.cast(wide))
+
+
+def _compared_numbers(operator: str, whole: Any, number: Any) -> Any:
+    """`whole <operator> number` for an integer and a float, exactly.
+
+    `i < f` iff `i < ceil(f)`, `i > f` iff `i > floor(f)`, and likewise for `>=` and `<=`. A float with a fraction
+    or beyond all integers equals none.
+    """
+    extremes = arrow.min_max(whole) if isinstance(whole, pa.Array) else {"min": whole, "max": whole}
+    if all(not value.is_valid or abs(value.as_py()) <= _EXACT_FLOATS for value in (extremes["min"], extremes["max"])):
+        return _COMPARE[operator](convert(whole, pa.float64()), number)
+    bound = arrow.ceil(number) if operator in ("<", ">=") else arrow.floor(number)
+    beyond = arrow.or_(arrow.greater_equal(bound, 2.0**63), arrow.less(bound, -(2.0**63)))
+    inside = arrow.if_else(beyond, 0.0, bound).cast(pa.int64())
+    if operator in ("=", "!="):
+        equal = arrow.and_(arrow.equal(whole, inside), arrow.and_(arrow.equal(bound, number), arrow.invert(beyond)))
+        return inverted_if(operator == "!=", equal)
+    # Every integer is on the same side of a float beyond them.
+    outside = arrow.if_else(arrow.is_valid(whole), _COMPARE[operator](pa.scalar(0.0), bound), UNKNOWN)
+    return arrow.if_else(beyond, outside, _COMPARE[operator](whole, inside))
 
 
 def _compared_times(operator: str, left: Any, right: Any) -> Any:
@@ -223,11 +262,13 @@ def _scaled_duration(operator: str, left: Any, right: Any, result: pa.DataType) 
 _WILDCARDS = MappingProxyType({"%": ".*", "_": "."})
 
 
-def is_like(text: Any, pattern: str) -> Any:
+def is_like(text: Any, pattern: str, ignores_case: bool = False) -> Any:
     """SQL's LIKE. Common patterns use simple text kernels; the others become a regular expression that also matches
-    line breaks."""
+    line breaks. ILIKE compares both sides in lower case."""
     if kind_of(text.type) is Kind.NULL:
         return UNKNOWN
+    if ignores_case:
+        text, pattern = arrow.utf8_lower(text), arrow.utf8_lower(pa.scalar(pattern)).as_py()
     parts = like_parts(pattern)
     shape = "".join(part if part in _WILDCARDS else "." for part, _ in parts)
     words = "".join(word for _, word in parts)

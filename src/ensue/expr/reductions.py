@@ -38,11 +38,11 @@ class Lists:
     present: npt.NDArray[np.bool_]
 
     @classmethod
-    def of(cls, lists: Any, name: str) -> Lists:
-        """Reads a column of any list type; `name` is the column name for messages."""
+    def of(cls, lists: Any, name: str, *, exact: bool = False) -> Lists:
+        """Reads a column of any list type; `name` is the column name for messages. `exact` is that of `readable`."""
         lengths = types.arrow.list_value_length(lists)
         return cls(
-            types.readable(lists.flatten(), name),
+            types.readable(lists.flatten(), name, exact=exact),
             types.arrow.fill_null(lengths, 0).to_numpy(zero_copy_only=False).astype(np.int64, copy=False),
             lengths.is_valid().to_numpy(zero_copy_only=False),
         )
@@ -211,6 +211,31 @@ def flattened(lists: Lists) -> types.Array:
     return _list_array(before[np.concatenate(([0], lists.ends))], inner.elements, missing)
 
 
+def distinct(lists: Lists) -> Lists:
+    """The lists without nulls and without values that occur earlier in the same list."""
+    known = lists.known()
+    elements: Any = known.elements
+    if pa.types.is_floating(elements.type):
+        # -0.0 and 0.0 are equal.
+        elements = types.arrow.add(elements, 0.0)
+    codes = elements.dictionary_encode().indices.to_numpy(zero_copy_only=False).astype(np.int64)
+    owners = np.repeat(np.arange(len(known.lengths)), known.lengths)
+    pairs = owners * (int(codes.max(initial=0)) + 1) + codes
+    kept = np.sort(np.unique(pairs, return_index=True)[1])
+    lengths = np.bincount(owners[kept], minlength=len(known.lengths)).astype(np.int64)
+    return Lists(elements.take(pa.array(kept)), lengths, known.present)
+
+
+def count_distinct(lists: Lists) -> types.Array:
+    """The number of different values; null for a null list."""
+    return count(distinct(lists))
+
+
+def collect_set(lists: Lists) -> types.Array:
+    """The different values, in the order in which they first occur."""
+    return as_lists(distinct(lists))
+
+
 def _ticks(known: Lists) -> Integers:
     """Integers, times and booleans as integers."""
     integers: Any = known.elements.cast(pa.int64())
@@ -235,6 +260,8 @@ _REDUCTIONS: Mapping[str, Callable[[Lists], types.Array]] = MappingProxyType(
         "last": last,
         "flatten": flattened,
         "list": as_lists,
+        "count_distinct": count_distinct,
+        "collect_set": collect_set,
     }
 )
 

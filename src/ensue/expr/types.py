@@ -7,6 +7,7 @@ duration of any unit. `readable` converts a source column to one of them, once.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import Any, TypeAlias, cast
 
 import numpy as np
@@ -84,8 +85,8 @@ def describe(data_type: pa.DataType) -> str:
 def own_type(data_type: pa.DataType) -> Type:
     """Converts an Arrow type to the checker's type.
 
-    >>> own_type(pa.timestamp("us", "UTC"))
-    Type(kind=<Kind.TIMESTAMP: 'timestamp'>, unit='us', zone='UTC', element=None, parts=None, large=False, foreign='')
+    >>> own_type(pa.timestamp("us", "UTC")) == Type(Kind.TIMESTAMP, "us", "UTC")
+    True
     """
     of: Any = readable_type(data_type)
     if pa.types.is_large_string(data_type):
@@ -95,11 +96,31 @@ def own_type(data_type: pa.DataType) -> Type:
         element = element_type(of)
         # Arrow takes lists for equal whatever it calls their elements, and so do we.
         foreign = "" if pa.types.is_list(of) else str(of)
-        return Type(kind, element=None if element is None else own_type(element), foreign=foreign, arrow=of)
+        return Type(
+            kind,
+            element=None if element is None else own_type(element),
+            parts=tuple((part.name, own_type(part.type)) for part in of) if pa.types.is_struct(of) else None,
+            foreign=foreign,
+            entry=(own_type(of.key_type), own_type(of.item_type)) if pa.types.is_map(of) else None,
+            arrow=of,
+        )
     unit = of.unit if kind in kinds.TIMES else ""
     zone = of.tz if kind is Kind.TIMESTAMP else None
     changed = {} if of == data_type else {"foreign": str(data_type), "arrow": data_type}
     return Type(kind, unit, zone, **changed)
+
+
+@dataclass(frozen=True, slots=True)
+class TableValues:
+    """The values of a column of a TABLE, without nulls, and their type."""
+
+    array: Any
+    type: Type
+
+    @classmethod
+    def of(cls, column: pa.ChunkedArray) -> TableValues:
+        values = column.combine_chunks().drop_null().unique()
+        return cls(values, own_type(values.type))
 
 
 def arrow_type(own: Type) -> pa.DataType:
@@ -155,10 +176,11 @@ def readable_type(data_type: pa.DataType) -> pa.DataType:
     return data_type
 
 
-def readable(column: Column, name: str) -> Array:
+def readable(column: Column, name: str, *, exact: bool = False) -> Array:
     """Converts a source column to the form that expressions are evaluated on: one chunk, few types, NaN as null.
 
-    Data is copied only if it has to change. `name` is the column name for messages.
+    Data is copied only if it has to change. `name` is the column name for messages. With `exact`, decimals stay
+    decimals.
 
     >>> readable(pa.chunked_array([[1.0], [float("nan")]]), "x").to_pylist()
     [1.0, None]
@@ -168,6 +190,8 @@ def readable(column: Column, name: str) -> Array:
     if pa.types.is_string(target):
         return _contiguous(_narrowest_text(plain))
     whole = _contiguous(plain)
+    if exact and pa.types.is_decimal(whole.type):
+        return whole
     if whole.type != target:
         whole = _converted(whole, target, name)
     return nan_to_null(whole) if pa.types.is_float64(target) else whole
@@ -249,6 +273,11 @@ def nan_to_null(value: Any) -> Any:
     if not np.isnan(np.min(numbers)):
         return value
     return arrow.if_else(arrow.is_nan(value), pa.scalar(None, pa.float64()), value)
+
+
+def as_float(value: Any) -> Any:
+    """A decimal as the nearest float; other values unchanged."""
+    return value.cast(pa.float64(), safe=False) if pa.types.is_decimal(value.type) else value
 
 
 def unit_of(data_type: Any) -> str:

@@ -1,8 +1,9 @@
 """Difference bounds between points: a simple temporal network, closed by shortest paths.
 
-An entry means `x - y <= limit` (or `<` if strict). Each entry records the clauses of the query that it was derived
-from, so that a contradiction can be reported as the cycle of clauses that causes it. (Dechter, Meiri, Pearl: Temporal
-constraint networks, 1991.)
+An entry means `x - y <= limit` (or `<` if strict). A limit of 0 may also compare the places of the two points in the
+order of events, which refines time where tables have order columns. Each entry records the clauses of the query that it
+was derived from, so that a contradiction can be reported as the cycle of clauses that causes it. (Dechter, Meiri,
+Pearl: Temporal constraint networks, 1991.)
 """
 
 from __future__ import annotations
@@ -55,25 +56,56 @@ FAR = 2**62
 
 
 class Limit(NamedTuple):
-    """The right-hand side of a bound; of two equal values the strict one is tighter."""
+    """The right-hand side of a bound; of two equal values the strict one is tighter.
+
+    An `ordered` limit has the value 0 and compares the order of events: it implies the limit `<= 0` of their times, and
+    the limit `< 0` of their times implies it.
+    """
 
     value: int
     strict: bool
+    ordered: bool = False
 
     def tighter_than(self, other: Limit | None) -> bool:
-        return other is None or (self.value, not self.strict) < (other.value, not other.strict)
+        return other is None or self.code < other.code
+
+    @property
+    def code(self) -> int:
+        """Four times the value, plus 0 to 3, so that the smaller of two limits is the tighter."""
+        return 4 * self.value + ((1 if self.strict else 2) if self.ordered else (0 if self.strict else 3))
 
     @property
     def whole(self) -> int:
-        """The limit as a non-strict one over whole numbers: `x < 5` is `x <= 4`.
+        """The limit of the times as a non-strict one over whole numbers: `x < 5` is `x <= 4`.
 
         Times are within ±2**61, so a limit beyond ±FAR is clamped to it: it means the same, and adding it cannot
         overflow.
         """
-        return max(-FAR, min(FAR, self.value - 1 if self.strict else self.value))
+        return max(-FAR, min(FAR, self.value - 1 if self.strict and not self.ordered else self.value))
+
+    @property
+    def is_zero(self) -> bool:
+        """Whether it is 0 and not strict."""
+        return self.value == 0 and not self.strict
+
+    @property
+    def places(self) -> int:
+        """An ordered limit over places in the order of events, which are whole numbers."""
+        return -1 if self.strict else 0
 
 
 ZERO = Limit(0, False)
+BEFORE = Limit(0, True)
+LIMITS = (BEFORE, Limit(0, True, ordered=True), Limit(0, False, ordered=True), ZERO)
+"""The limits with the value 0, by their codes."""
+
+
+def implies(first: Limit, second: Limit, wide: Limit) -> bool:
+    """Whether two limits that add up imply a third one."""
+    if not wide.ordered:
+        return first.whole + second.whole <= wide.whole
+    both = first.ordered and second.ordered and (first.strict or second.strict or not wide.strict)
+    return both or first.whole + second.whole < 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,10 +143,17 @@ class Contradiction(NamedTuple):
 
 Limits: TypeAlias = dict[int, int]
 """The tightest limit between two points. The points are given by their places, `left << SHIFT | right`. A limit is
-encoded as twice its value, plus 1 unless it is strict, so that the smaller of two is the tighter."""
+encoded (see `Limit.code`), so that the smaller of two is the tighter."""
 
 SHIFT = 16
-WEAK_ZERO = 1
+SAME = 2
+"""The limit between a point and itself: adding it to another limit gives that limit."""
+SUMS = [
+    0 if 0 in (first, second) else 3 if 3 in (first, second) else min(first, second)
+    for first in range(4)
+    for second in range(4)
+]
+"""How the last digits of two codes add up: strict if one is; ordered if both are."""
 
 Derivation: TypeAlias = "tuple[Bound | Derivation, ...]"
 """The bounds that add up to a limit, in order; nested, so that joining two takes constant time."""
@@ -145,12 +184,12 @@ class Network:
             return ZERO
         one, other = self.places.get(left), self.places.get(right)
         found = None if one is None or other is None else self.paths.get(one << SHIFT | other)
-        return None if found is None else Limit(found >> 1, not found & 1)
+        return None if found is None else LIMITS[found & 3]._replace(value=found >> 2)
 
     def before(self, left: Point, right: Point) -> bool:
-        """True if `left` is certainly strictly before `right`."""
+        """True if `left` is certainly strictly before `right`, in time or in the order of events."""
         limit = self.limit(left, right)
-        return limit is not None and limit.tighter_than(ZERO)
+        return limit is not None and limit.code < SAME
 
     def among(self, names: Collection[Name]) -> Network:
         """The bounds between points of these variables; in a closed network they are complete."""
@@ -210,9 +249,9 @@ def _add(
     known = ways if ways is not None else dict[int, Derivation]()
     for bound in bounds:
         begin, end = places[bound.left], places[bound.right]
-        code = 2 * bound.limit.value + (not bound.limit.strict)
+        code = bound.limit.code
         before: list[Way] = [(begin, code, (bound,))]
-        after: list[Way] = [(end, WEAK_ZERO, ())]
+        after: list[Way] = [(end, SAME, ())]
         if not at_once:
             if begin != end and limits.get(begin << SHIFT | end, code + 1) <= code:
                 continue
@@ -220,7 +259,8 @@ def _add(
                 key = left << SHIFT | begin
                 if key in limits:
                     first = limits[key]
-                    before.append((left, first + code - ((first | code) & 1), (known.get(key, ()), bound)))
+                    total = (first & -4) + (code & -4) + SUMS[(first & 3) << 2 | code & 3]
+                    before.append((left, total, (known.get(key, ()), bound)))
             after += [
                 (right, limits[key], known.get(key, ())) for right in numbers if (key := end << SHIFT | right) in limits
             ]
@@ -246,9 +286,9 @@ def _tighten(
     """Records the limits of all combined ways that are tighter than the known limits."""
     for left, first, begin in before:
         for right, second, end in after:
-            total = first + second - ((first | second) & 1)
+            total = (first & -4) + (second & -4) + SUMS[(first & 3) << 2 | second & 3]
             if left == right:
-                if total < WEAK_ZERO:
+                if total < SAME:
                     return begin, end
                 continue
             key = left << SHIFT | right

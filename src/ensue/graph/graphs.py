@@ -95,10 +95,10 @@ class Graph:
     that are not already implied there. `intervals` are the AS names bound here.
 
     If a scope stays open after the last event, `closings` name the variables whose start determines when a window
-    closes it. The graph replaces the variables `replaced` around it, so it may bind the same events. `succession` lists
-    the variables in the order in which each binds the next event that fits, if a policy requires that. `rounds` is the
-    number of rounds of each repetition; `list_conditions` are about whole collections; `number` is the number of the
-    choice of branches.
+    closes it, and `deadlines` are the times at which reaches close it. The graph replaces the variables `replaced`
+    around it, so it may bind the same events. `succession` lists the variables in the order in which each binds the
+    next event that fits, if a policy requires that. `rounds` is the number of rounds of each repetition;
+    `list_conditions` are about whole collections; `number` is the number of the choice of branches.
     """
 
     variables: tuple[Variable, ...]
@@ -117,6 +117,7 @@ class Graph:
     premises: tuple[Bound, ...] = ()
     intervals: Mapping[Name, Extent] = field(default_factory=dict)
     closings: tuple[WindowClose, ...] = ()
+    deadlines: tuple[Deadline, ...] = ()
     replaced: frozenset[Name] = frozenset()
     succession: tuple[Name, ...] = ()
     number: int = 0
@@ -138,8 +139,8 @@ class Graph:
 
     @property
     def trailing(self) -> bool:
-        """Whether a scope stays open after the last event, so that a match completes when its window closes."""
-        return bool(self.closings)
+        """Whether a scope stays open after the last event, so that a match completes when a window or reach closes."""
+        return bool(self.closings or self.deadlines)
 
     @property
     def repeated(self) -> tuple[Moment, ...]:
@@ -157,6 +158,14 @@ class WindowClose:
 
 
 @dataclass(frozen=True, slots=True)
+class Deadline:
+    """A match completes no earlier than `ticks` after `point`: a reach keeps the scope of a NOT or collection open."""
+
+    point: Point
+    ticks: int
+
+
+@dataclass(frozen=True, slots=True)
 class Series:
     """The moments of a PERIODIC*: every `ticks` after `first` and before `last`."""
 
@@ -171,13 +180,15 @@ class Scope:
 
     `after` and `before` are the neighbours that strictly enclose the match. None is an edge of the whole match:
     on the left, the window limits the scope at M.e - W; on the right, the scope ends at M.s + W if `trailing`,
-    otherwise at M.e. `stated` are the bounds that an operator gives instead.
+    otherwise at M.e. `stated` are the bounds that an operator gives instead. `limits` are those between the match and
+    its neighbours on the left and on the right.
     """
 
     after: Extent | None = None
     before: Extent | None = None
     trailing: bool = False
     stated: tuple[Bound, ...] | None = None
+    limits: tuple[frozenset[Limit], frozenset[Limit]] = (frozenset(), frozenset())
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,3 +268,8 @@ class NormalForm:
     pattern: Pattern
     repetitions: Repetitions = field(default_factory=Repetitions)
     hierarchy: Hierarchy = NO_HIERARCHY
+    overlaps: frozenset[frozenset[Stream]] = frozenset()
+    """The pairs of different streams that may share rows."""
+    is_ordered: bool = False
+    """Whether columns order the events at the same time."""
+    allows_ties: bool = False

@@ -13,6 +13,7 @@ from ensue.analysis.scopes import (
     counts_events,
     group_of,
     is_aside,
+    open_reaches,
     whole_windows,
 )
 from ensue.errors import Problem, QueryError, Source
@@ -22,6 +23,7 @@ from ensue.graph.conditions import UNSAID, Conditions
 from ensue.graph.graphs import (
     Absence,
     Collection,
+    Deadline,
     Extent,
     Graph,
     Moment,
@@ -35,7 +37,7 @@ from ensue.graph.lists import NO_REPETITIONS, Repetitions
 from ensue.lower.phases import spelled_out
 from ensue.nodes import patterns
 from ensue.nodes.expressions import Expr
-from ensue.nodes.names import Name, Other
+from ensue.nodes.names import Name, Other, Round
 
 ENDS = frozenset({"e"})
 """The requirement that the last item of a pattern in time is known."""
@@ -69,8 +71,18 @@ def normalize_query(
             dropped.append(f"{text_of(pattern)}: {explain_contradiction(contradictions[-1])}")
     if not graphs:
         raise QueryError([_never_holds(contradictions[0])], source)
+    events = (part for part in patterns.walk(builder.pattern) if isinstance(part, patterns.Event))
+    streams = dict.fromkeys(event.stream for event in events)
     return NormalForm(
-        tuple(graphs), builder.windows, tuple(dropped), builder.pattern, builder.repetitions, catalog.hierarchy
+        tuple(graphs),
+        builder.windows,
+        tuple(dropped),
+        builder.pattern,
+        builder.repetitions,
+        catalog.hierarchy,
+        catalog.overlaps(streams) if catalog.has_selections else frozenset(),
+        catalog.is_ordered,
+        query.allows_ties,
     )
 
 
@@ -148,18 +160,23 @@ class GraphBuilder:
 
     def __init__(self, query: patterns.PatternQuery, catalog: Catalog, source: Source | None, longest: int) -> None:
         self.source = source
-        self.policy = query.policy
+        self.policy, self.allows_ties = query.policy, query.allows_ties
         query = spelled_out(query)
         self.pattern: patterns.Pattern = query.pattern
         self.catalog = catalog
         self.scale = graph_bounds.TimeScale(catalog.unit)
-        self.reader = reader.Reader(self.scale.ticks)
+        self.reader = reader.Reader(self.scale.ticks, self.before, self._strictly_before)
+        self.ordered: dict[Name, bool] = {}
+        if catalog.is_ordered:
+            events = [part for part in patterns.walk(query.pattern) if isinstance(part, patterns.Event)]
+            self.ordered = {part.variable: catalog.has_order(part.stream) for part in events if part.variable}
         self.windows = self._windows(whole_windows(query))
         self.limits = self._windows(whole_windows(query, limiting=True))
         self.counting = counts_events(query)
-        lists = query.policy == patterns.CUMULATIVE or any(
-            isinstance(part, patterns.Repeat) for part in patterns.walk(query.pattern)
-        )
+        lists, self.has_reaches = query.policy == patterns.CUMULATIVE, False
+        for part in patterns.walk(query.pattern):
+            lists |= isinstance(part, patterns.Repeat)
+            self.has_reaches |= isinstance(part, patterns.Within) and part.reach is not None
         self.repetitions = Repetitions.of(query, longest) if lists else NO_REPETITIONS
         self.conditions = None if query.where is None else Conditions(query, catalog, self.repetitions)
 
@@ -171,6 +188,24 @@ class GraphBuilder:
             ),
             min((window.count for window in windows if isinstance(window, patterns.Events)), default=None),
         )
+
+    def before(self, x: Name, y: Name) -> graph_bounds.Limit:
+        """The limit of the end of one variable to the start of one after it in SEQ: events without an order tie."""
+        ordered = bool(self.ordered) and self._is_ordered(x) and self._is_ordered(y)
+        return graph_bounds.Limit(0, not self.allows_ties, ordered)
+
+    def _strictly_before(self, x: Name, y: Name) -> graph_bounds.Limit:
+        return graph_bounds.Limit(0, True, ordered=self._is_ordered(x) and self._is_ordered(y))
+
+    def _ends_before(self, earlier: Extent, later: Extent) -> graph_bounds.Limit:
+        """The limit of the ends of two matches; their order decides where each has one last event."""
+        single = len(earlier.ends) == len(later.ends) == 1
+        return graph_bounds.Limit(0, True, single and all(map(self._is_ordered, (*earlier.ends, *later.ends))))
+
+    def _is_ordered(self, name: Name) -> bool:
+        while isinstance(name, Round | Other):
+            name = name.name
+        return self.ordered.get(name, False)
 
     def whole_graph(self, chosen: patterns.Pattern, pattern: patterns.Pattern, number: int) -> Graph:
         """The graph of a chosen pattern with one order of its items; `number` is the number of the choice."""
@@ -240,7 +275,22 @@ class GraphBuilder:
         succession = reader.variables_in(pattern) if self.policy == patterns.NEXT_MATCH else ()
         if graph.times.contradiction is None and (len(extent.starts) > 1 or len(extent.ends) > 1):
             graph = replace(graph, extent=_outermost(extent, graph.times))
-        return replace(graph, closings=_closings(graph, pattern, parts.picks), succession=succession, number=number)
+        return replace(
+            graph,
+            closings=_closings(graph, pattern, parts.picks),
+            deadlines=self._deadlines(chosen) if self.has_reaches else (),
+            succession=succession,
+            number=number,
+        )
+
+    def _deadlines(self, chosen: patterns.Pattern) -> tuple[Deadline, ...]:
+        """When the reaches close the scopes that only they close on the right."""
+        found = [
+            Deadline(graph_bounds.end_of(part.reach.anchor), self.scale.ticks(part.window))
+            for part in open_reaches(chosen)
+            if part.reach is not None
+        ]
+        return tuple(dict.fromkeys(found))
 
     def _graph(
         self,
@@ -257,7 +307,7 @@ class GraphBuilder:
         if conditions is None and self.conditions is not None:
             conditions = self.conditions.own(parts, around.aside, around.parts)
         found = self.conditions.sorted(parts, conditions or (), around.parts) if self.conditions else UNSAID
-        parts.times += found.bounds
+        parts.times += (*found.bounds, *parts.reaches)
         inside = self._close(parts, around)
         own = parts.variables.keys() | parts.moments.keys()
         variables = tuple(
@@ -303,7 +353,9 @@ class GraphBuilder:
             moments=tuple(parts.moments.values()),
             series=parts.series,
             ties=tuple(
-                bound for bound in found.bounds if bound.left.variable not in own or bound.right.variable not in own
+                bound
+                for bound in (*found.bounds, *parts.reaches)
+                if bound.left.variable not in own or bound.right.variable not in own
             ),
             # Bounds that are only about points around the graph, which do not have them by themselves.
             premises=tuple(
@@ -325,10 +377,12 @@ class GraphBuilder:
         for variable in parts.variables.values():
             start, end = graph_bounds.start_of(variable.name), graph_bounds.end_of(variable.name)
             points += [start, end]
-            bounds.append(graph_bounds.Bound(start, end, graph_bounds.ZERO, IMPLICIT))
+            ordered = bool(self.ordered) and self._is_ordered(variable.name)
+            inside = graph_bounds.Limit(0, False, ordered)
+            bounds.append(graph_bounds.Bound(start, end, inside, IMPLICIT))
             schema = self.catalog.stream(variable.stream)
             if schema is None or schema.end is None:
-                bounds.append(graph_bounds.Bound(end, start, graph_bounds.ZERO, IMPLICIT))
+                bounds.append(graph_bounds.Bound(end, start, inside, IMPLICIT))
         for name in parts.moments:
             start, end = graph_bounds.start_of(name), graph_bounds.end_of(name)
             points += [start, end]
@@ -381,7 +435,8 @@ class GraphBuilder:
         for _, forms in settled_forms(beside.item.item, needs=beside.needs):
             for pattern in forms:
                 parts = reader.Parts()
-                self.reader.read(pattern, beside.left, beside.right, parts)
+                inner = reader.without_reaches(pattern) if beside.stated is not None else pattern
+                self.reader.read(inner, beside.left, beside.right, parts)
                 extent = reader.extent_of(pattern)
                 scope = self._scope(parts, extent, beside, around)
                 if parts.moments:
@@ -404,20 +459,24 @@ class GraphBuilder:
         starts, ends = list(map(graph_bounds.start_of, extent.starts)), list(map(graph_bounds.end_of, extent.ends))
         window = None if self.windows.ticks is None else graph_bounds.Limit(self.windows.ticks, False)
         bounds: list[graph_bounds.Bound] = []
+        limits: list[frozenset[graph_bounds.Limit]] = [frozenset(), frozenset()]
         if beside.left is not None:
             bounds += [
-                graph_bounds.Bound(graph_bounds.end_of(x), y, reader.BEFORE, IMPLICIT)
+                graph_bounds.Bound(graph_bounds.end_of(x), graph_bounds.start_of(y), self.before(x, y), IMPLICIT)
                 for x in beside.left.ends
-                for y in starts
+                for y in extent.starts
             ]
+            limits[0] = frozenset(bound.limit for bound in bounds)
         elif window is not None:
             bounds += [graph_bounds.Bound(x, y, window, IMPLICIT) for x in edges.ends for y in starts]
         if beside.right is not None:
-            bounds += [
-                graph_bounds.Bound(x, graph_bounds.start_of(y), reader.BEFORE, IMPLICIT)
-                for x in ends
+            closing = [
+                graph_bounds.Bound(graph_bounds.end_of(x), graph_bounds.start_of(y), self.before(x, y), IMPLICIT)
+                for x in extent.ends
                 for y in beside.right.starts
             ]
+            bounds += closing
+            limits[1] = frozenset(bound.limit for bound in closing)
         elif not trailing:
             bounds += [graph_bounds.Bound(x, y, graph_bounds.ZERO, IMPLICIT) for x in ends for y in edges.ends]
         elif window is not None:
@@ -431,7 +490,9 @@ class GraphBuilder:
                 parts.positions += [graph_bounds.Bound(x, y, limit, reason) for x in edges.last for y in inside]
             if trailing:
                 parts.positions += [graph_bounds.Bound(x, y, limit, reason) for x in inside for y in edges.first]
-        return Scope(beside.left, beside.right, trailing) if around.edges is None else Scope(stated=tuple(bounds))
+        if around.edges is not None:
+            return Scope(stated=tuple(bounds))
+        return Scope(beside.left, beside.right, trailing, limits=(limits[0], limits[1]))
 
     def _no_rival(self, rival: reader.Rival, around: _Around) -> Iterator[Absence]:
         """An absence: no other match of the item after the same events and under the same conditions ends before it."""
@@ -447,12 +508,12 @@ class GraphBuilder:
         self.reader.read(pattern, rival.left, rival.right, parts)
         extent, own = reader.extent_of(pattern), reader.extent_of(rival.item)
         stated = [
-            graph_bounds.Bound(graph_bounds.end_of(x), graph_bounds.start_of(y), reader.BEFORE, IMPLICIT)
+            graph_bounds.Bound(graph_bounds.end_of(x), graph_bounds.start_of(y), self._strictly_before(x, y), IMPLICIT)
             for x in rival.after.ends
             for y in extent.starts
         ]
         stated += [
-            graph_bounds.Bound(graph_bounds.end_of(x), graph_bounds.end_of(y), reader.BEFORE, IMPLICIT)
+            graph_bounds.Bound(graph_bounds.end_of(x), graph_bounds.end_of(y), self._ends_before(extent, own), IMPLICIT)
             for x in extent.ends
             for y in own.ends
         ]
@@ -497,7 +558,9 @@ class GraphBuilder:
         own, extent = reader.extent_of(pick.item), reader.extent_of(parts.picks[place].pick.item)
         earlier, later = (own, extent) if pick.latest else (extent, own)
         parts.times += [
-            graph_bounds.Bound(graph_bounds.end_of(x), graph_bounds.end_of(y), reader.BEFORE, IMPLICIT)
+            graph_bounds.Bound(
+                graph_bounds.end_of(x), graph_bounds.end_of(y), self._ends_before(earlier, later), IMPLICIT
+            )
             for x in earlier.ends
             for y in later.ends
         ]

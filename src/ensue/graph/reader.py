@@ -8,23 +8,24 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
 from ensue.analysis.choices import NOTHING, OF_END, OF_START, Needs
-from ensue.analysis.scopes import Aside, is_aside
+from ensue.analysis.scopes import Aside, is_aside, reaches_of
 from ensue.graph.bounds import Bound, Limit, Point, Reason, end_of, position_of, start_of
 from ensue.graph.graphs import Extent, Moment, Series, Variable
 from ensue.nodes import patterns
 from ensue.nodes.expressions import conjuncts, substitute_fields
 from ensue.nodes.names import Name, UnnamedVariable
-from ensue.text.render import render_window
+from ensue.text.render import render_window, render_within
 
-BEFORE = Limit(0, True)
+WRAPPED = (patterns.Within, patterns.NamedPattern)
+"""What can be around an item with a reach, or is one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
     """A NOT or a collection with its positive neighbours, searched outwards; None is an edge of the whole pattern.
 
-    If an operator defines the place of the item, `stated` returns the bounds for an extent of the item, and `needs`
-    tells which of its ends they compare.
+    If an operator or a reach defines the place of the item, `stated` returns the bounds for an extent of the item, and
+    `needs` tells which of its ends they compare.
     """
 
     item: Aside
@@ -59,13 +60,17 @@ class Choice:
 
 @dataclass(slots=True)
 class Parts:
-    """Collects the parts of one chosen pattern; `intervals` are the AS names, `series` those of PERIODIC*."""
+    """Collects the parts of one chosen pattern; `intervals` are the AS names, `series` those of PERIODIC*.
+
+    `reaches` are the bounds that reaches state, possibly with variables around the pattern.
+    """
 
     variables: dict[Name, Variable] = field(default_factory=dict)
     intervals: dict[Name, Extent] = field(default_factory=dict)
     series: dict[Name, Series] = field(default_factory=dict)
     moments: dict[Name, Moment] = field(default_factory=dict)
     times: list[Bound] = field(default_factory=list)
+    reaches: list[Bound] = field(default_factory=list)
     positions: list[Bound] = field(default_factory=list)
     asides: list[Surroundings] = field(default_factory=list)
     rivals: list[Rival] = field(default_factory=list)
@@ -166,9 +171,9 @@ def trails(pattern: patterns.Pattern, open_right: bool = True) -> bool:
             return False
         case patterns.Seq():
             last = max(place for place, item in enumerate(pattern.items) if not is_aside(item))
-            if open_right and last < len(pattern.items) - 1:
+            if open_right and not all(reaches_of(item.item) for item in pattern.items[last + 1 :] if is_aside(item)):
                 return True
-            return any(trails(item, open_right and place == last) for place, item in enumerate(pattern.items))
+            return any(trails(item, open_right and place >= last) for place, item in enumerate(pattern.items))
         case patterns.And() | patterns.Or() | patterns.RelatedItems():
             return any(trails(item, open_right) for item in pattern.items)
         case patterns.Not() | patterns.Within() | patterns.NamedPattern() | patterns.Repeat() | patterns.Pick():
@@ -177,11 +182,25 @@ def trails(pattern: patterns.Pattern, open_right: bool = True) -> bool:
             raise AssertionError("operators are expanded before")
 
 
+def without_reaches(pattern: patterns.Pattern) -> patterns.Pattern:
+    """An item without the reaches of itself."""
+    if not isinstance(pattern, patterns.Within | patterns.NamedPattern):
+        return pattern
+    item = without_reaches(pattern.item)
+    return item if isinstance(pattern, patterns.Within) and pattern.reach else replace(pattern, item=item)
+
+
 @dataclass(frozen=True, slots=True)
 class Reader:
-    """Reads patterns into parts. `ticks` returns the length of a time window."""
+    """Reads patterns into parts.
+
+    `ticks` returns the length of a time window. `before` returns the limit between an item of SEQ and the next one,
+    `strictly_before` that of other operators.
+    """
 
     ticks: Callable[[patterns.Window], int]
+    before: Callable[[Name, Name], Limit]
+    strictly_before: Callable[[Name, Name], Limit]
 
     def read(self, pattern: patterns.Pattern, left: Extent | None, right: Extent | None, parts: Parts) -> None:
         """Adds a chosen positive pattern between `left` and `right` to the parts."""
@@ -193,7 +212,8 @@ class Reader:
             case patterns.And():
                 for item in pattern.items:
                     if is_aside(item):
-                        parts.asides.append(Surroundings(item, left, right, in_seq=False))
+                        beside = Surroundings(item, left, right, in_seq=False)
+                        parts.asides.append(self._in_reach(beside) if isinstance(item.item, WRAPPED) else beside)
                     else:
                         self.read(item, left, right, parts)
             case patterns.RelatedItems():
@@ -232,7 +252,8 @@ class Reader:
             before = extents[passed - 1] if passed else left
             if is_aside(item):
                 after = extents[passed] if passed < len(extents) else right
-                parts.asides.append(Surroundings(item, before, after, in_seq=True))
+                beside = Surroundings(item, before, after, in_seq=True)
+                parts.asides.append(self._in_reach(beside) if isinstance(item.item, WRAPPED) else beside)
             else:
                 passed += 1
                 after = extents[passed] if passed < len(extents) else right
@@ -242,7 +263,48 @@ class Reader:
                 for y in second.starts:
                     said = f"SEQ requires {self.word(x)} before {self.word(y)}"
                     reason = Reason(said, pattern.span, by_order=True)
-                    parts.times.append(Bound(end_of(x), start_of(y), BEFORE, reason))
+                    parts.times.append(Bound(end_of(x), start_of(y), self.before(x, y), reason))
+
+    # -- reaches ---------------------------------------------------------------------------------------------------
+
+    def _in_reach(self, beside: Surroundings) -> Surroundings:
+        """A NOT or a collection of a SEQ or AND. If it has a reach, the reach closes the sides without neighbours."""
+        reaches, left, right = reaches_of(beside.item.item), beside.left, beside.right
+        if not reaches:
+            return beside
+
+        def stated(extent: Extent) -> list[Bound]:
+            after, before = () if left is None else left.ends, () if right is None else right.starts
+            pairs = [(x, y) for x in after for y in extent.starts] + [(x, y) for x in extent.ends for y in before]
+            bounds = [Bound(end_of(x), start_of(y), self.before(x, y), Reason("")) for x, y in pairs]
+            for reach in reaches:
+                bounds += self._reach_bounds(reach, extent, after, before)
+            return bounds
+
+        return replace(beside, stated=stated)
+
+    def _reach_bounds(
+        self, pattern: patterns.Within, extent: Extent, after: tuple[Name, ...] = (), before: tuple[Name, ...] = ()
+    ) -> list[Bound]:
+        """The bounds of a reach (docs/semantics.md, section 4), except those that `after` and `before` imply."""
+        reach = pattern.reach
+        assert reach is not None
+        words = ", ".join(dict.fromkeys(self.word(name) for name in (*extent.starts, *extent.ends)))
+        reason = Reason(f"{render_within(pattern)} applies to {words}", pattern.span)
+        start, end = start_of(reach.anchor), end_of(reach.anchor)
+        window = Limit(self.ticks(pattern.window), False)
+        bounds: list[Bound] = []
+        for y in extent.starts:
+            if reach.side == patterns.AFTER:
+                bounds.append(Bound(end, start_of(y), self.before(reach.anchor, y), reason))
+            elif reach.anchor not in after:
+                bounds.append(Bound(start, start_of(y), window, reason))
+        for x in extent.ends:
+            if reach.side == patterns.BEFORE:
+                bounds.append(Bound(end_of(x), start, self.before(x, reach.anchor), reason))
+            elif reach.anchor not in before:
+                bounds.append(Bound(end_of(x), end, window, reason))
+        return bounds
 
     # -- operators -------------------------------------------------------------------------------------------------
 
@@ -272,12 +334,14 @@ class Reader:
     ) -> Surroundings:
         own = [relation for relation in pattern.relations if place in (relation.left.item, relation.right.item)]
         if not own:
-            return Surroundings(item, left, right, in_seq=False)
+            return self._in_reach(Surroundings(item, left, right, in_seq=False))
 
         def stated(extent: Extent) -> list[Bound]:
             parts = Parts()
             for relation in own:
                 self._relate(pattern, relation, extent, parts)
+            for reach in reaches_of(item.item):
+                parts.times += self._reach_bounds(reach, extent)
             return parts.times
 
         needs = {relation.left.side for relation in own if relation.left.item == place} & OF_START
@@ -300,7 +364,9 @@ class Reader:
             return
         limit = Limit(0 if relation.window is None else self.ticks(relation.window), relation.strict)
         for x in self._points(pattern, relation.left, beside):
-            parts.times += [Bound(x, y, limit, reason) for y in self._points(pattern, relation.right, beside)]
+            for y in self._points(pattern, relation.right, beside):
+                own = self.strictly_before(x.variable, y.variable) if relation.ordered else limit
+                parts.times.append(Bound(x, y, own, reason))
 
     def _points(self, pattern: patterns.RelatedItems, place: patterns.Place, beside: Extent | None) -> list[Point]:
         if place.item < 0:
@@ -348,6 +414,9 @@ class Reader:
 
     def _read_window(self, pattern: patterns.Within, parts: Parts) -> None:
         if pattern.loose:
+            return
+        if pattern.reach is not None:
+            parts.reaches += self._reach_bounds(pattern, extent_of(pattern.item))
             return
         window = pattern.window
         names = variables_in(pattern.item)

@@ -533,7 +533,10 @@ def apply_event(
             return chance < 1.0, 0.0
         total += lost
     if chance < 1.0:
-        if model.factored and (total > 0.0 or changes.responses.shape[0] > 1):
+        # A change of one variable leaves the others independent of it, whether or not it happened.
+        code = responses.codes[changes.responses[0, row]]
+        of_one = code == MOVE_ONE or code == WANDER_ONE or code == SEE_ONE or code == MISREAD_ONE
+        if model.factored and (not of_one or changes.responses.shape[0] > 1):
             after, before = entropy_of(x), entropy_of(saved)
             mix(x, saved, 1.0 - chance, 1.0)
             total += max(0.0, entropy_of(x) - chance * after - (1.0 - chance) * before)

@@ -224,8 +224,11 @@ class Checks(NamedTuple):
     lifetime: int
 
 
-class Seen(NamedTuple):
-    """Per trace and stream, the time of the first and the last event; whether the ended trace was evaluated."""
+class TraceTimes(NamedTuple):
+    """The times of the first and the last event of each stream in a trace, by trace and stream.
+
+    `judged` is whether the ended trace was evaluated.
+    """
 
     first: Times
     last: Times
@@ -300,7 +303,7 @@ def find_violations(
     times: Int64s,
     codes: Codes,
     checks: Checks,
-    seen: Seen,
+    seen: TraceTimes,
     until: int,
     open_ends: bool,
 ) -> Times:

@@ -52,7 +52,7 @@ _traces = traces.Traces(
 
 _table = np.zeros((0, 3), np.int64)
 _checks = traces.Checks(_table, _offsets, _times, _times, _times, _times, 0)
-_seen = traces.Seen(_table, _table.copy(), _flags)
+_seen = traces.TraceTimes(_table, _table.copy(), _flags)
 
 CALLS: tuple[tuple[Any, tuple[Any, ...]], ...] = (
     (stretches.chances_of_none, (_times, _times, _floats, _floats, 1)),

@@ -25,7 +25,7 @@ MATCH = Result()
 
 
 def resolve_contexts(statements: patterns.AnyStatements) -> patterns.AnyStatements:
-    """The statements, with each one whose policy is a context replaced by several."""
+    """Replaces each statement whose policy is a context by several statements."""
     resolved: list[patterns.PatternQuery] = []
     prefixes: set[str] = set()
     for query in statements.statements:
@@ -694,6 +694,6 @@ def _given(window: patterns.Window | None) -> tuple[patterns.Window, ...]:
 
 
 def _alias(column: patterns.Return) -> str | None:
-    if column.alias is None and isinstance(column.expression, expression_nodes.Field):
+    if column.alias is None and isinstance(column.expression, expression_nodes.Field | expression_nodes.Member):
         return column.expression.name
     return column.alias

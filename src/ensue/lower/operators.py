@@ -51,7 +51,7 @@ def as_written(pattern: patterns.Pattern) -> patterns.Pattern:
 
 
 def before(earlier: patterns.Place, later: patterns.Place) -> patterns.Relation:
-    return patterns.Relation(earlier, later, strict=True)
+    return patterns.Relation(earlier, later, strict=True, ordered=(earlier.side, later.side) == ("e", "s"))
 
 
 def _window(operation: patterns.Operation) -> patterns.Window:
@@ -223,7 +223,9 @@ MEANINGS: dict[str, Callable[[patterns.Operation, Name], patterns.Pattern]] = {
     "RELATIVE+": _chain,
     "PRIOR": _pair(before(FIRST_END, SECOND_END)),
     "NEXT": _pair(patterns.Relation(patterns.Place(1, "first"), patterns.Place(0, "last"), adjacent=True), ends=(0, 1)),
-    "SIMULTANEOUS": _pair(patterns.Relation(FIRST_END, SECOND_END), patterns.Relation(SECOND_END, FIRST_END)),
+    "SIMULTANEOUS": _pair(
+        patterns.Relation(FIRST_END, SECOND_END), patterns.Relation(SECOND_END, FIRST_END), ends=(0, 1)
+    ),
     "CONCURRENT": _pair(
         before(FIRST_START, SECOND_END),
         before(SECOND_START, FIRST_END),

@@ -22,10 +22,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
 from typing import Any, TypeAlias
 
-from ensue.analysis.scopes import name_anonymous
+from ensue.analysis.scopes import has_spans, name_anonymous
 from ensue.lower.contexts import resolve_contexts
 from ensue.lower.operators import expand_query
 from ensue.lower.rulesets import AttributesOf, resolve_rules, with_attributes, with_keys
+from ensue.lower.spans import resolve_spans
 from ensue.nodes.patterns import CONTEXTS, AnyStatements, PatternQuery, Statements, Within
 
 Rewrite: TypeAlias = "Callable[[Statements], Statements]"
@@ -98,6 +99,11 @@ RULES = Lowering(
     resolve_rules,
 )
 LOWERINGS: tuple[Lowering, ...] = (
+    Lowering(
+        "spans",
+        "span_start() is the least start of the match, named by AS, and of its lists; span_end() is the greatest end",
+        resolve_spans,
+    ),
     RULES,
     Lowering(
         "contexts",
@@ -151,8 +157,10 @@ def lower_saved(statements: Statements) -> LoweredProgram:
 
 
 def has_forms_to_lower(statements: Statements) -> bool:
-    """Whether a lowering applies: the program has rules, or policies that are contexts."""
-    return statements.ruleset is not None or any(query.policy in CONTEXTS for query in statements.statements)
+    """Whether a lowering applies: the program has rules, policies that are contexts, or spans in RETURN."""
+    return statements.ruleset is not None or any(
+        query.policy in CONTEXTS or (query.returns and has_spans(query)) for query in statements.statements
+    )
 
 
 def lowered_forms(statements: Statements) -> Statements:

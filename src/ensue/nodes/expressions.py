@@ -79,6 +79,24 @@ class Field:
 
 
 @dataclass(frozen=True, slots=True)
+class Member:
+    """`a.user.name`: a field of a struct."""
+
+    operand: Expr
+    name: str
+    span: Span | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """`a.tags[0]`, `a.labels['env']`: an element of a list, from 0 on, or a value of a map."""
+
+    operand: Expr
+    key: Expr
+    span: Span | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
 class Unary:
     """`NOT x`, `-x`; `operator` is "not" or "-"."""
 
@@ -108,6 +126,21 @@ class InList:
 
 
 @dataclass(frozen=True, slots=True)
+class InTable:
+    """`x IN blocked`, `x NOT IN blocked.ip`: whether `x` is a value of a column of a TABLE.
+
+    `column` None: the only one. `values` are the values of the column, once the rows of the table are known.
+    """
+
+    operand: Expr
+    table: str
+    column: str | None = None
+    negated: bool = False
+    span: Span | None = field(default=None, compare=False, repr=False)
+    values: Any = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
 class Between:
     """`x BETWEEN low AND high`, both included."""
 
@@ -120,12 +153,13 @@ class Between:
 
 @dataclass(frozen=True, slots=True)
 class Like:
-    r"""`x LIKE 'a%_'`: `%` matches any text, `_` one character, `\` escapes the next character."""
+    r"""`x LIKE 'a%_'`: `%` matches any text, `_` one character, `\` escapes the next one; ILIKE `ignores_case`."""
 
     operand: Expr
     pattern: str
     negated: bool = False
     span: Span | None = field(default=None, compare=False, repr=False)
+    ignores_case: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,6 +186,19 @@ class Call:
 
     name: str
     arguments: tuple[Expr, ...]
+    span: Span | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Cast:
+    """`CAST(x AS BIGINT)`; TRY_CAST, which is null where the value cannot be converted, is `lenient`.
+
+    The name of the type is kept in upper case.
+    """
+
+    operand: Expr
+    target: str
+    lenient: bool = False
     span: Span | None = field(default=None, compare=False, repr=False)
 
 
@@ -194,14 +241,18 @@ Expr = (
     | Duration
     | Timestamp
     | Field
+    | Member
+    | Entry
     | Unary
     | Binary
     | InList
+    | InTable
     | Between
     | Like
     | IsNull
     | Case
     | Call
+    | Cast
     | Same
     | Elements
     | Gather
@@ -266,6 +317,41 @@ def conjuncts(expr: Expr | None) -> tuple[Expr, ...]:
     if isinstance(expr, Binary) and expr.operator == "and":
         return conjuncts(expr.left) + conjuncts(expr.right)
     return (expr,)
+
+
+# --- Nested fields
+
+
+def path_field(expr: Expr) -> Field | None:
+    """The field at the beginning of `a.user.tags[0]`; None if the expression is not a path.
+
+    >>> path_field(Entry(Member(Field("a", "user"), "tags"), Literal(0)))
+    Field(variable='a', name='user')
+    """
+    while isinstance(expr, Member | Entry):
+        expr = expr.operand
+    return expr if isinstance(expr, Field) else None
+
+
+def columns_first(expr: Expr, is_column: Callable[[Name], bool]) -> Expr:
+    """Read `x.y` as field `y` of the struct `x` if `x` is a column, and as field `y` of the variable `x` otherwise.
+
+    >>> columns_first(Field("user", "name"), lambda name: name != "a")
+    Member(operand=Field(variable=None, name='user'), name='name')
+    >>> columns_first(Member(Field(None, "a"), "name"), lambda name: name != "a")
+    Field(variable='a', name='name')
+    """
+
+    def read(part: Expr) -> Expr | None:
+        match part:
+            case Field(variable) if variable is not None and not part.asks_state and is_column(variable):
+                column = str(variable)
+                return Member(Field(None, column, part.span and part.span.head(len(column))), part.name, part.span)
+            case Member(Field(None, column), name) if not is_column(column):
+                return Field(column, name, part.span)
+        return None
+
+    return rewrite(expr, read)
 
 
 # --- Rewrites

@@ -112,6 +112,15 @@ def covers(wide: Stream, stream: Stream) -> bool:
     return {*wide.excluded} <= {*stream.excluded} if isinstance(stream, AnyEvent) else stream not in wide.excluded
 
 
+def names_in(stream: Stream) -> tuple[Stream, ...]:
+    """The streams on which the events of a stream depend: itself, or those that ANY EVENT excludes.
+
+    >>> names_in("A"), names_in(AnyEvent(("B",)))
+    (('A',), ('B',))
+    """
+    return stream.excluded if isinstance(stream, AnyEvent) else (stream,)
+
+
 def may_meet(one: Stream, other: Stream) -> bool:
     """Whether an event can belong to both streams."""
     if isinstance(one, str) and isinstance(other, str):
@@ -267,7 +276,7 @@ class Doubt:
 
 
 @dataclass(frozen=True, slots=True)
-class Spoken:
+class SpokenName:
     """The name in messages of something that is not a single event, such as the result of an operator."""
 
     words: str
@@ -292,7 +301,7 @@ Name: TypeAlias = (
     | Before
     | Values
     | Doubt
-    | Spoken
+    | SpokenName
 )
 """The name of an event, an interval or a moment of a pattern."""
 
@@ -357,7 +366,7 @@ def key_of(name: Name) -> str:
             return f"{key_of(name.interval)}.{name.side}"
         case Handle():
             return str(name.stream)
-        case Whole() | Result() | Before() | Values() | Doubt() | Spoken():
+        case Whole() | Result() | Before() | Values() | Doubt() | SpokenName():
             raise ValueError(f"{name!r} is not the name of an event")
 
 

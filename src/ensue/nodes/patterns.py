@@ -11,7 +11,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from ensue.errors import Source, Span
-from ensue.nodes.expressions import Duration, Expr, Field
+from ensue.nodes.expressions import Duration, Expr, Field, Member
 from ensue.nodes.names import Name, Stream
 
 if TYPE_CHECKING:
@@ -107,14 +107,30 @@ class Not:
     loose: bool = field(default=False, repr=False)
 
 
+OF, BEFORE, AFTER = "OF", "BEFORE", "AFTER"
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """`OF a`, `BEFORE a` or `AFTER a` behind the window of a WITHIN: the event that the window is counted from."""
+
+    side: str
+    anchor: Name
+    span: Span | None = field(default=None, compare=False, repr=False)
+
+
 @dataclass(frozen=True, slots=True)
 class Within:
-    """`x WITHIN d` on a part of a pattern. A `loose` one is generated: it closes scopes but limits nothing."""
+    """`x WITHIN d` on a part of a pattern, or `x WITHIN d OF a` with a `reach`.
+
+    A `loose` one is generated: it closes scopes but limits nothing.
+    """
 
     item: Pattern
     window: Window
     span: Span | None = field(default=None, compare=False, repr=False)
     loose: bool = field(default=False, repr=False)
+    reach: Reach | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,6 +209,8 @@ class Relation:
     window: Window | None = None
     strict: bool = False
     adjacent: bool = False
+    ordered: bool = False
+    """The order of events decides, as in SEQ, and not only their times."""
     span: Span | None = field(default=None, compare=False, repr=False)
     words: str = field(default="", compare=False, repr=False)
 
@@ -255,7 +273,7 @@ def column_name(column: Return, position: int) -> str:
     """The name of a column of RETURN: its alias, the name of its field, or a numbered name."""
     if column.alias is not None:
         return column.alias
-    return column.expression.name if isinstance(column.expression, Field) else f"column_{position + 1}"
+    return column.expression.name if isinstance(column.expression, Field | Member) else f"column_{position + 1}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -293,10 +311,11 @@ class CarriedColumn:
 class PatternQuery:
     """`PATTERN name expression WHERE ... PARTITION BY ... WITHIN ... MATCH ... CONSUME HAVING ... RETURN ...`.
 
-    `policy` is the word after MATCH, one of `POLICIES`; `consume` None: neither CONSUME nor SHARE is written. With
-    `declares`, it is `STREAM name FROM PATTERN ...`: its matches are the events of a stream of this name. With `rule`,
-    it is a lowered rule: several may declare one stream and use its events, which form a set. `carries` describes its
-    columns if it is an operator under a context.
+    With `allows_ties` (ALLOWING TIES), SEQ accepts events at the same time. `policy` is the word after MATCH, one
+    of `POLICIES`; `consume` None: neither CONSUME nor SHARE is written. With `declares`, it is `STREAM name FROM
+    PATTERN ...`: its matches are the events of a stream of this name. With `rule`, it is a lowered rule: several
+    may declare one stream and use its events, which form a set. `carries` describes its columns if it is an
+    operator under a context.
     """
 
     pattern: Pattern
@@ -311,15 +330,47 @@ class PatternQuery:
     declares: bool = False
     rule: Rule | None = None
     lookup: Lookup | None = None
+    allows_ties: bool = False
     carries: tuple[CarriedColumn, ...] = field(default=(), compare=False, repr=False)
     span: Span | None = field(default=None, compare=False, repr=False)
     policy_span: Span | None = field(default=None, compare=False, repr=False)
     partition_span: Span | None = field(default=None, compare=False, repr=False)
 
 
+def change_expressions(query: PatternQuery, change: Callable[[Expr], Expr]) -> PatternQuery:
+    """The query with its conditions, those of its events, and the columns of RETURN changed."""
+
+    def changed(part: Pattern) -> Pattern:
+        if isinstance(part, Event) and part.predicate is not None:
+            return replace(part, predicate=change(part.predicate))
+        return part
+
+    return replace(
+        query,
+        pattern=rewrite(query.pattern, changed),
+        where=None if query.where is None else change(query.where),
+        returns=tuple(replace(column, expression=change(column.expression)) for column in query.returns),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """`STREAM name FROM table WHERE ... RETURN ...`: the rows of a table for which a condition holds, as input events.
+
+    The fields of its expressions have no variable: they are columns of the table. Without `returns`, the events have
+    all columns of the table.
+    """
+
+    name: str
+    table: str
+    where: Expr | None = None
+    returns: tuple[Return, ...] = ()
+    span: Span | None = field(default=None, compare=False, repr=False)
+
+
 @dataclass(frozen=True, slots=True)
 class Statements:
-    """The contents of a text or file: patterns and constraints in order, rules, hierarchies and states."""
+    """The contents of a text or file: patterns and constraints in order, rules, hierarchies, states and selections."""
 
     statements: tuple[PatternQuery, ...]
     source: Source | None = field(default=None, compare=False, repr=False)
@@ -327,6 +378,7 @@ class Statements:
     ruleset: Ruleset | None = None
     hierarchies: tuple[HierarchyStatement, ...] = ()
     states: tuple[StateStatement, ...] = ()
+    selections: tuple[Selection, ...] = ()
 
     @property
     def results(self) -> tuple[PatternQuery, ...]:

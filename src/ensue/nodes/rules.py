@@ -6,10 +6,10 @@ docs/semantics.md, section 8, defines the meaning of each form. `ensue.lower.rul
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from ensue.errors import Span
-from ensue.nodes.expressions import Binary, Duration, Expr, Field, IsNull, Literal
+from ensue.nodes.expressions import Binary, Duration, Expr, Field, IsNull, Literal, columns_first
 from ensue.nodes.names import Ancestry, AnyEvent, Stream
 from ensue.nodes.names import Name as VariableName
 from ensue.nodes.patterns import Event, PatternQuery, Place, RelatedItems, Relation, Return, Ticks, Window
@@ -149,6 +149,27 @@ class Rule:
     arguments: tuple[HeadArgument, ...]
     body: tuple[Item, ...]
     span: Span | None = field(default=None, compare=False, repr=False)
+
+
+def names_first(rule: Rule) -> Rule:
+    """Read `x.y` as field `y` of the value `x` if an argument binds `x`, unless an item has that name."""
+    items = [item.atom if isinstance(item, While) else item for item in rule.body]
+    atoms = [item for item in items if isinstance(item, Atom)]
+    named = {item.name for item in items if isinstance(item, Atom | TimerItem)}
+    bound = {argument.term.name for atom in atoms for argument in atom.arguments if isinstance(argument.term, Name)}
+    values = bound - named - {atom.stream for atom in atoms if atom.name is None}
+
+    def read(expression: Expr) -> Expr:
+        return columns_first(expression, lambda name: name in values)
+
+    return replace(
+        rule,
+        arguments=tuple(replace(part, expression=read(part.expression)) for part in rule.arguments),
+        body=tuple(
+            replace(item, expression=read(item.expression)) if isinstance(item, Condition) else item
+            for item in rule.body
+        ),
+    )
 
 
 @dataclass(frozen=True, slots=True)

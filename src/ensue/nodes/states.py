@@ -6,7 +6,7 @@ docs/semantics.md, section 10, "State", defines the meaning of each form.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 
 from ensue.errors import Span
 from ensue.nodes.expressions import Field, Literal
@@ -147,6 +147,12 @@ class StateStatement:
     def streams(self) -> tuple[str, ...]:
         """The streams whose events change the state, in the order of the text."""
         return tuple(dict.fromkeys(response.stream for response in self.responses))
+
+    @property
+    def reads(self) -> frozenset[str]:
+        """The columns that changes use."""
+        terms = (getattr(r.change, part.name) for r in self.responses for part in fields(r.change))
+        return frozenset(term.name for term in terms if isinstance(term, Field))
 
 
 # Questions

@@ -165,7 +165,7 @@ def _check_share(member: Member) -> Iterator[Problem]:
             "level-share",
             f"the share of `{member.stream}` must be between 0 and 1, but is {member.share:g}",
             member.span,
-            hint="write a number between 0 and 1, or omit it to use the rest",
+            hint="write a number between 0 and 1, or omit it: the rest is then divided equally",
         )
 
 

@@ -73,6 +73,7 @@ def _likeness(plan: GraphPlan) -> Hashable | None:
             tuple(tuple(map(numbers.get, names)) for names in (closing.names, closing.starts))
             for closing in graph.closings
         ),
+        tuple((numbers[deadline.point.variable], deadline.ticks) for deadline in graph.deadlines),
     )
 
 
@@ -90,7 +91,7 @@ def _numbered(condition: Expr, numbers: Mapping[Name, Name]) -> Expr:
 
 def _numbered_side(side: Side, numbers: Mapping[Name, Name]) -> Hashable:
     points = tuple(point._replace(variable=numbers[point.variable]) for point in side.points)
-    return points, side.greatest, side.shift
+    return points, side.greatest, side.shift, side.in_time
 
 
 # --- changed queries

@@ -13,8 +13,17 @@ from ensue.graph.law import Law
 from ensue.lower.contexts import resolve_contexts
 from ensue.lower.rulesets import is_result_of
 from ensue.nodes.expressions import anonymous_predicate
-from ensue.nodes.names import Handle, Name, Stream, without_rounds
-from ensue.nodes.patterns import CHRONICLE, CONTEXTS, CONTINUOUS, CUMULATIVE, Event, PatternQuery, Statements
+from ensue.nodes.names import Handle, Name, Stream, names_in, without_rounds
+from ensue.nodes.patterns import (
+    CHRONICLE,
+    CONTEXTS,
+    CONTINUOUS,
+    CUMULATIVE,
+    Event,
+    PatternQuery,
+    Selection,
+    Statements,
+)
 from ensue.plan.comparison import alike, graphs_of
 from ensue.plan.graph_description import (
     GraphWords,
@@ -30,7 +39,7 @@ from ensue.plan.monitors import GraphMonitor, MonitorStep
 from ensue.plan.planner import plan_query, precedence
 from ensue.plan.plans import AbsencePlan, GraphPlan, QueryPlan, Retention
 from ensue.plan.retention import longer, slicing_of, uncut_reason
-from ensue.text.render import render_constraint, render_expression, render_pattern, render_query
+from ensue.text.render import render_constraint, render_expression, render_pattern, render_query, render_return
 from ensue.text.render_parts import render_rule
 
 MOST_NAMES = 3
@@ -69,6 +78,12 @@ class Explanation:
     def to_text(self) -> str:
         """The sections as text, separated by blank lines."""
         return "\n\n".join("\n".join((title, *(f"  {line}" for line in lines))) for title, lines in self.sections)
+
+    def with_rows(self, selections: Sequence[Selection]) -> Explanation:
+        """The explanation with the streams of rows that the statement uses."""
+        used = {name for plan in self.plans for stream in plan.all_streams for name in names_in(stream)}
+        lines = tuple(_rows_in_words(selection) for selection in selections if selection.name in used)
+        return self if not lines else replace(self, sections=(self.sections[0], ("ROWS", lines), *self.sections[1:]))
 
     @property
     def drawn(self) -> tuple[QueryPlan, ...]:
@@ -113,6 +128,12 @@ def explain_query(plan: QueryPlan, program: Sequence[PatternQuery] = ()) -> Expl
             ("SPARK", _spark_together(plan.query, program) if streams else _spark(plan)),
         ),
     )
+
+
+def _rows_in_words(selection: Selection) -> str:
+    where = "" if selection.where is None else f" where {render_expression(selection.where)}"
+    columns = ", ".join(map(render_return, selection.returns))
+    return f"{selection.name}: rows of {selection.table}{where}" + (f", with {columns}" if columns else "")
 
 
 def _heading(query: PatternQuery) -> str:
@@ -360,7 +381,7 @@ def _retention(retention: Retention, plan: QueryPlan) -> str:
         parts.append(
             "not kept"
             if retention.positions <= 0
-            else f"kept for {counted(retention.positions, 'further event', 'further events')} of its group"
+            else f"kept until {counted(retention.positions, 'more event', 'more events')} of its group arrived"
         )
     return " or ".join(dict.fromkeys(parts)) if parts else "kept forever"
 
@@ -373,7 +394,9 @@ def _constraints(plan: QueryPlan, law: Law) -> Iterator[str]:
     monitor = plan.monitor
     if monitor is None:
         reason = (
-            "the query counts positions" if plan.counting else "the pattern is more than a sequence of single events"
+            "the query uses the positions of events"
+            if plan.counting
+            else "the pattern is more than a sequence of single events"
         )
         yield f"traces are not watched, because {reason}"
         return

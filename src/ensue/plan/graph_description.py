@@ -21,7 +21,7 @@ from ensue.nodes.names import (
     Name,
     Other,
     Round,
-    Spoken,
+    SpokenName,
     Stream,
     Tick,
     UnnamedVariable,
@@ -74,7 +74,7 @@ class GraphWords:
         same = further_rounds(self.plan)
         for number, graph_plan in enumerate(graphs, start=1):
             if len(graphs) > 1:
-                further = ", in order, otherwise the same" if number in same else ""
+                further = ", in order, otherwise like an earlier branch" if number in same else ""
                 yield f"branch {number} of {len(graphs)}{_rounds(graph_plan.graph)}{further}"
             if number not in same:
                 yield from self._graph(graph_plan, "  " if len(graphs) > 1 else "")
@@ -199,14 +199,14 @@ class GraphWords:
         """The bounds between two variables, in one line."""
         times = graph.times
         least, most = times.limit(end_of(x), start_of(y)), times.limit(end_of(y), start_of(x))
-        if least is not None and least.tighter_than(Limit(0, False)):
+        if least is not None and least.value <= 0 and not least.is_zero:
             gap = (
                 f" by {'more than' if least.strict else 'at least'} {self.amount(-least.value)}" if least.value else ""
             )
             text = f"{self.word(x)} before {self.word(y)}{gap}"
             return text + (f", all within {self._span(most)}" if most is not None else "")
         if _is_point(x, graph) and _is_point(y, graph):
-            if least == most == Limit(0, False):
+            if least is not None and most is not None and least.is_zero and most.is_zero:
                 return f"{self.word(x)} and {self.word(y)} at the same time"
             return ", ".join(filter(None, (self._upper(y, most, x), self._upper(x, least, y))))
         overlap = times.before(start_of(x), end_of(y)) and times.before(start_of(y), end_of(x))
@@ -279,7 +279,7 @@ class GraphWords:
         if stated is None:
             return self._scope(absence.scope, graph)
         if not stated:
-            return "with the same other events"
+            return "in an otherwise equal match"
         own = absence.graph.names
         if not any(isinstance(name, Other) for name in own):
             return f"that {self._stated(stated, absence.graph, graph)}"
@@ -336,7 +336,7 @@ class GraphWords:
 def _spoken(field: Field) -> Field:
     """The field with a readable variable name, without backticks, for variables that Ensue creates."""
     made = isinstance(field.variable, Round | Other | Handle)
-    return replace(field, variable=Spoken(str(field.variable))) if made else field
+    return replace(field, variable=SpokenName(str(field.variable))) if made else field
 
 
 def further_rounds(plan: QueryPlan) -> frozenset[int]:
@@ -402,7 +402,8 @@ def _side(point: Point) -> str:
 
 
 def _is_point(name: Name, graph: Graph) -> bool:
-    return graph.times.limit(end_of(name), start_of(name)) == Limit(0, False)
+    longest = graph.times.limit(end_of(name), start_of(name))
+    return longest is not None and longest.is_zero
 
 
 def _is_single_point(graph: Graph) -> bool:
@@ -420,7 +421,7 @@ def choice_lines(plan: QueryPlan) -> Iterator[str]:
         return
     for pick in picks:
         which = "latest" if pick.latest else "earliest"
-        yield f"{render_pattern(pick)}: among matches with the same other events, the one in which it ends {which}"
+        yield f"{render_pattern(pick)}: among matches that differ only in this item, the one in which it ends {which}"
     if picks and any(graph.graph.trailing for graph in plan.graphs):
         yield "a match is reported when its window closes, because a later event could still change the choice"
     if query.policy == patterns.NEXT_MATCH:

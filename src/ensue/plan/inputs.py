@@ -4,22 +4,30 @@ probability."""
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
 from ensue.analysis.catalog import Catalog, StreamSchema, inferred_catalog
 from ensue.analysis.declarations import LINEAGE
 from ensue.errors import SchemaError, did_you_mean
-from ensue.expr.kinds import NUMBERS, UNITS, Kind
+from ensue.expr.kinds import NUMBERS, TIMES, UNITS, Kind
 from ensue.expr.types import kind_of, own_type, readable_type
 from ensue.nodes.names import AnyEvent, Stream
 from ensue.nodes.patterns import PatternQuery
 from ensue.nodes.uncertainty import NO_HIERARCHY, Hierarchy
 from ensue.plan.plans import QueryPlan
+from ensue.plan.selections import View
+
+SORTABLE = {*NUMBERS, *TIMES, Kind.TEXT, Kind.BOOLEAN, Kind.NULL}
+"""The kinds of values that can order events."""
 
 POSITION = "ensue:position"
 """The column of the state with the position of an event in its partition; -1 while it is not known."""
+
+
+STREAM_KINDS = (Kind.TEXT, Kind.INTEGER, Kind.BOOLEAN, Kind.NULL)
+"""The kinds of a type column. A stream has the name that the value has as text: `404`, `true`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +49,12 @@ class InputTable:
     probability: str | None = None
     alternatives: tuple[str, ...] = ()
     hierarchy: Hierarchy = NO_HIERARCHY
+    order: tuple[str, ...] = ()
+    """The columns that order events at the same time."""
+    views: Mapping[Stream, View] = field(default_factory=dict)
+    """The streams of rows that the program selects from the table. A row can belong to several of them."""
+    has_all: bool = False
+    """Whether it is the only table and has no type column, so that ANY EVENT is each of its rows."""
 
     def of(self, table: pa.Table) -> InputTable:
         """The same input with other rows."""
@@ -55,11 +69,18 @@ class InputTable:
             self.probability,
             self.alternatives,
             self.hierarchy,
+            self.order,
+            self.views,
+            self.has_all,
         )
 
     def holds(self, stream: Stream) -> bool:
         """Whether events of this stream are searched in the table."""
-        return stream not in self.elsewhere if self.stream is None else stream == self.stream
+        if stream in self.views:
+            return True
+        if self.stream is None:
+            return stream not in self.elsewhere
+        return stream == self.stream or (self.has_all and isinstance(stream, AnyEvent))
 
     @property
     def label(self) -> str:
@@ -112,7 +133,8 @@ def _check_names(time: object, type_column: object, end: object) -> None:
         values = list(given.values()) if isinstance(given, Mapping) and role != "type" else [given]
         optional = role != "time" and given is None
         if not optional and not all(isinstance(value, str) for value in values):
-            raise SchemaError("column-name", f"`{role}` must be a column name, found {given!r}", "pass a string")
+            found = repr(given) if isinstance(given, int | float | list | tuple) else type(given).__name__
+            raise SchemaError("column-name", f"`{role}` must be a column name, found {found}", "pass a string")
 
 
 def _single_table(
@@ -137,7 +159,7 @@ def _single_table(
             f"the query uses the streams {', '.join(f'`{name}`' for name in named)}, but no `type` column is given",
             "pass `type=` with the column that contains the stream name, or pass one table per stream",
         )
-    return _checked(InputTable(table, time, end, stream=(named or streams)[0]))
+    return _checked(InputTable(table, time, end, stream=(named or ["events"])[0]))
 
 
 def _time_of(time: str | Mapping[str, str], stream: Stream) -> str:
@@ -157,23 +179,23 @@ def _checked(item: InputTable) -> InputTable:
         )
     for role, name in (("time", item.time), ("end", item.end), ("type", item.type)):
         if name is not None and name not in names:
-            guess = did_you_mean(name, names)
+            hint = did_you_mean(name, names) or f"pass `{role}=` with one of these columns"
+            if item.stream is not None:
+                hint += f'; if tables differ, pass a mapping: `{role}={{"{item.stream}": "...", ...}}`'
             raise SchemaError(
                 "no-such-column",
                 f"the {item.label} has no column `{name}` for `{role}`; columns: {', '.join(names)}",
-                guess or f"pass `{role}=` with one of these columns",
+                hint,
             )
     for name in (item.time, item.end):
         kind = None if name is None else kind_of(item.table.schema.field(name).type)
         if kind not in (None, Kind.INTEGER, Kind.TIMESTAMP) and (kind is not Kind.NULL or item.table.num_rows):
             raise _no_time(item, str(name))
-    if item.type is not None and kind_of(readable_type(item.table.schema.field(item.type).type)) not in (
-        Kind.TEXT,
-        Kind.NULL,
-    ):
+    if item.type is not None and kind_of(readable_type(item.table.schema.field(item.type).type)) not in STREAM_KINDS:
         raise SchemaError(
             "stream-type",
-            f"column `{item.type}` must be text to be used as `type`, but is {item.table.schema.field(item.type).type}",
+            f"column `{item.type}` must be text, integers or booleans to be used as `type`, "
+            f"but is {item.table.schema.field(item.type).type}",
             "cast the column to text",
         )
     return item
@@ -197,27 +219,32 @@ def catalog_of(inputs: tuple[InputTable, ...], queries: Sequence[PatternQuery] =
     times: list[pa.DataType] = []
     streams: dict[Stream, StreamSchema] = {}
     shared: StreamSchema | None = None
+    of_all: StreamSchema | None = None
     levels = NO_HIERARCHY
     for item in inputs:
         table = item.table.schema
         times += [readable_type(table.field(name).type) for name in (item.time, item.end) if name is not None]
         fields = {field.name: own_type(readable_type(field.type)) for field in table}
         schema = StreamSchema(
-            item.stream or "*",
+            item.stream if item.stream is not None else "*",
             fields,
             item.time,
             item.end,
             probability=item.probability,
             alternatives=item.alternatives,
+            order=item.order,
         )
         if item.stream is not None:
             streams[item.stream] = schema
+            of_all = schema if item.has_all else of_all
         elif shared is None:
             shared = schema
+        streams |= {name: view.schema for name, view in item.views.items()}
         if item.hierarchy.parts:
             levels = item.hierarchy
     known = [kind for kind in times if kind_of(kind) is not Kind.NULL]
-    return Catalog(streams, own_type(_common_time(known) if known else _time_of_queries(queries)), shared, levels)
+    time = own_type(_common_time(known) if known else _time_of_queries(queries))
+    return Catalog(streams, time, shared, levels, of_all, any(item.views for item in inputs))
 
 
 def _time_of_queries(queries: Sequence[PatternQuery]) -> pa.DataType:
@@ -228,10 +255,11 @@ def _time_of_queries(queries: Sequence[PatternQuery]) -> pa.DataType:
 
 def attributes_of(inputs: tuple[InputTable, ...], stream: Stream) -> tuple[str, ...] | None:
     """The attributes of a stream with its own table, in column order; None for other streams."""
-    own = next((item for item in inputs if item.stream == stream), None)
+    own = next((item for item in inputs if item.stream == stream or stream in item.views), None)
     if own is None:
         return None
-    return tuple(name for name in own.table.column_names if name not in (own.time, own.end))
+    columns = own.views[stream].columns if stream in own.views else own.table.column_names
+    return tuple(name for name in columns if name not in (own.time, own.end))
 
 
 def _common_time(known: list[pa.DataType]) -> pa.DataType:
@@ -257,6 +285,9 @@ def raw_types(plan: QueryPlan, inputs: Sequence[InputTable]) -> dict[Stream, dic
     of_tables: dict[int, dict[str, pa.DataType]] = {}
     for stream in plan.columns:
         number, holder = next((number, item) for number, item in enumerate(inputs) if item.holds(stream))
+        if stream in holder.views:
+            types[stream] = {**holder.views[stream].types}
+            continue
         if number not in of_tables:
             schema = plain_schema(holder.table.schema)
             of_tables[number] = {field.name: field.type for field in schema if field.name != LINEAGE}
@@ -275,6 +306,49 @@ def check_duplicates(names: list[str], label: str) -> None:
     if len(set(names)) < len(names):
         repeated = sorted({str(name) for name in names if names.count(name) > 1})
         raise SchemaError("duplicate-column", f"the {label} has two columns `{repeated[0]}`", "rename one of them")
+
+
+# -- the order of events at the same time
+
+
+def ordered_tables(items: Sequence[InputTable], order: object) -> tuple[InputTable, ...]:
+    """Adds the order columns to the tables; the events of a table without them tie with all events at their time."""
+    names = (order,) if isinstance(order, str) else tuple(order) if isinstance(order, list | tuple) else None
+    if names is None or not all(isinstance(name, str) for name in names):
+        raise SchemaError(
+            "column-name", f"`order` must be a column name or a list of column names, found {order!r}", "pass strings"
+        )
+    for name in names:
+        holders = [item for item in items if name in item.table.column_names]
+        known = list(dict.fromkeys(column for item in items for column in item.table.column_names))
+        if not holders:
+            raise SchemaError(
+                "no-such-column",
+                f"no table has a column `{name}` for `order`; columns: {', '.join(known)}",
+                did_you_mean(name, known) or "pass `order=` with one of these columns",
+            )
+        kinds = {item.label: readable_type(item.table.schema.field(name).type) for item in holders}
+        for label, kind in kinds.items():
+            if kind_of(kind) not in SORTABLE:
+                raise SchemaError(
+                    "order-type",
+                    f"column `{name}` of the {label} is {kind}, which cannot order events",
+                    "use a column of numbers, text or times",
+                )
+        if len({own_type(kind) for kind in kinds.values() if kind_of(kind) is not Kind.NULL}) > 1:
+            said = ", ".join(f"{kind} in the {label}" for label, kind in kinds.items())
+            raise SchemaError(
+                "order-type", f"the order column `{name}` has several types: {said}", "cast the columns to one type"
+            )
+    for item in items:
+        missing = [name for name in names if name not in item.table.column_names]
+        if missing and len(missing) < len(names):
+            raise SchemaError(
+                "no-such-column",
+                f"the {item.label} has no column `{missing[0]}` for `order`, but has other order columns",
+                "add the column, or remove the other order columns of this table",
+            )
+    return tuple(replace(item, order=names) if {*names} <= {*item.table.column_names} else item for item in items)
 
 
 # -- uncertain events: which columns say how probable they are and which exclude each other

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from functools import reduce
 from itertools import islice, pairwise
 
-from ensue.analysis.scopes import chooses, counts_events, is_aside, list_groups, whole_windows
+from ensue.analysis.scopes import chooses, counts_events, is_aside, list_groups, reaches_of, whole_windows
 from ensue.check.fields import list_names
 from ensue.check.query import check_query
 from ensue.errors import Problem
@@ -77,7 +77,7 @@ def partial_problems(query: patterns.PatternQuery) -> list[Problem]:
                 "partial-form",
                 "partial matches are not supported with CONSUME or a policy that uses up events",
                 query.policy_span or query.span,
-                hint="remove the partial matches or the policy",
+                hint="do not request partial matches, or remove the policy",
             )
         ]
     if not whole_windows(query):
@@ -187,9 +187,12 @@ def _with_sequence(pattern: patterns.Pattern, items: tuple[patterns.Pattern, ...
 def _partial(
     query: patterns.PatternQuery, present: tuple[patterns.Pattern, ...], following: tuple[patterns.Pattern, ...]
 ) -> Partial:
-    missing = following[-1].item if isinstance(following[-1], patterns.Pick) else following[-1]
-    forbidden = missing if len(following) == 1 else patterns.Seq((*following[:-1], missing), missing.span)
     names = frozenset(_names([*present, *following]))
+    present, following = (tuple(_within_reach(item, names) for item in items) for items in (present, following))
+    missing = following[-1].item if isinstance(following[-1], patterns.Pick) else following[-1]
+    is_alone = len(following) == 1 and not reaches_of(missing)
+    # Inside of a SEQ, a reach limits the missing item and leaves it to the window to close the scope.
+    forbidden = missing if is_alone else patterns.Seq((*following[:-1], missing), missing.span)
     groups = list_groups(expand_pattern(query.pattern))
     kept = [part for part in conjuncts(query.where) if variables_of(part) | list_names(part, groups) <= names]
     return Partial(
@@ -201,6 +204,18 @@ def _partial(
         ),
         missing,
     )
+
+
+def _within_reach(pattern: patterns.Pattern, names: frozenset[Name]) -> patterns.Pattern:
+    """The part without reaches around other events than these."""
+
+    def kept(part: patterns.Pattern) -> patterns.Pattern:
+        match part:
+            case patterns.Within(reach=patterns.Reach(anchor=anchor)) if anchor not in names:
+                return part.item
+        return part
+
+    return patterns.rewrite(pattern, kept)
 
 
 def _conjunction(left: Expr, right: Expr) -> Expr:

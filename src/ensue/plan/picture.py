@@ -238,7 +238,7 @@ class _Canvas:
         """The bounds between two variables in either order."""
         times = self._graph.times
         one, other = times.limit(start_of(x), start_of(y)), times.limit(start_of(y), start_of(x))
-        if one == other == Limit(0, False):
+        if one is not None and other is not None and one.is_zero and other.is_zero:
             return "same time"
         if one is not None and one == other and self._tighter(one):
             return f"≤ {self.words.amount(one.value)} apart"

@@ -12,16 +12,15 @@ from ensue.analysis.scopes import bound_events, counts_events, growing_lists, po
 from ensue.check.fields import bind_query
 from ensue.errors import QueryError, Source
 from ensue.expr.lists import list_variables
-from ensue.graph.bounds import Bound, Network, Reason, close, end_of, start_of
-from ensue.graph.graphs import Absence, Collection, Extent, Graph, Moment, NormalForm, Windows
+from ensue.graph.bounds import BEFORE, Bound, Limit, Network, Reason, close, end_of, start_of
+from ensue.graph.graphs import Absence, Collection, Extent, Graph, Moment, NormalForm
 from ensue.graph.law import Law
 from ensue.graph.normalization import normalize_query
 from ensue.graph.uncertain_absences import uncertain_form
 from ensue.nodes.expressions import Expr, Field, Same, conjuncts, variables_of
 from ensue.nodes.expressions import walk as walk_expression
-from ensue.nodes.names import AnyEvent, Name, Stream, may_meet
+from ensue.nodes.names import AnyEvent, Name, Round, Stream, may_meet
 from ensue.nodes.patterns import Event, PatternQuery, walk
-from ensue.nodes.uncertainty import Hierarchy
 from ensue.plan.lawfulness import lawful_graphs
 from ensue.plan.monitors import monitor_of
 from ensue.plan.plans import AbsencePlan, CollectionPlan, GraphPlan, QueryPlan, Side
@@ -125,7 +124,7 @@ def plan_checked(
         },
         counting=counting,
         law=law,
-        monitor=None if law is None or counting or not _is_plain(graphs) else monitor_of(graphs, law, catalog),
+        monitor=None if law is None or counting or not _is_plain(graphs, catalog) else monitor_of(graphs, law, catalog),
     )
 
 
@@ -139,8 +138,10 @@ def longer(plan: QueryPlan, rounds: int) -> QueryPlan:
     return replace(whole, graphs=graphs)
 
 
-def _is_plain(graphs: Sequence[GraphPlan]) -> bool:
-    """Whether matches consist only of single events, so that they can be followed event by event."""
+def _is_plain(graphs: Sequence[GraphPlan], catalog: Catalog) -> bool:
+    """Whether matches consist only of single events of one stream each, so that they can be followed event by event."""
+    if catalog.has_selections:
+        return False
     every = [inner.graph for plan in graphs for inner in plan.with_inner()]
     stated = [absence for graph in every for absence in graph.absences if absence.scope.stated is not None]
     of_any = [found for graph in every for found in graph.variables if isinstance(found.stream, AnyEvent)]
@@ -156,10 +157,21 @@ def plan_graph(
     around = (*outer, graph)
     return GraphPlan(
         graph,
-        _distinct_pairs(graph, outer, form.hierarchy),
+        _distinct_pairs(graph, outer, form),
         tuple(_plan_absence(absence, whole, form, around) for absence in graph.absences),
         tuple(_plan_collection(collection, graph, whole, form, around, asked) for collection in graph.collections),
+        tuple(_successive_rounds(graph, form)) if form.allows_ties else (),
     )
+
+
+def _successive_rounds(graph: Graph, form: NormalForm) -> abc.Iterator[tuple[tuple[Name, ...], tuple[Name, ...]]]:
+    """The variables of each round of a repetition and of the next one."""
+    for repetition in form.repetitions.unrolled.values():
+        rounds = [
+            tuple(name for own in repetition.names if (name := Round(own, number)) in graph.names)
+            for number in range(repetition.most)
+        ]
+        yield from pairwise(filter(None, rounds))
 
 
 def _without(graph: Graph, replaced: frozenset[Name]) -> Graph:
@@ -191,7 +203,7 @@ def _plan_collection(
     )
 
 
-def _distinct_pairs(graph: Graph, outer: tuple[Graph, ...], hierarchy: Hierarchy) -> tuple[tuple[Name, Name], ...]:
+def _distinct_pairs(graph: Graph, outer: tuple[Graph, ...], form: NormalForm) -> tuple[tuple[Name, Name], ...]:
     """The pairs of variables that could bind the same event, because the bounds do not separate them."""
     own = [(variable.name, variable.stream) for variable in graph.variables]
     outside = [(variable.name, variable.stream) for level in outer for variable in level.variables]
@@ -199,7 +211,11 @@ def _distinct_pairs(graph: Graph, outer: tuple[Graph, ...], hierarchy: Hierarchy
     return tuple(
         (x, y)
         for (x, first), (y, second) in pairs
-        if (may_meet(first, second) or (hierarchy.parts and hierarchy.meet(first, second)))
+        if (
+            may_meet(first, second)
+            or (form.hierarchy.parts and form.hierarchy.meet(first, second))
+            or (form.overlaps and frozenset((first, second)) in form.overlaps)
+        )
         and not _apart(x, y, graph.times)
     )
 
@@ -211,7 +227,7 @@ def _apart(x: Name, y: Name, times: Network) -> bool:
 def _plan_absence(absence: Absence, whole: Graph, form: NormalForm, around: tuple[Graph, ...]) -> AbsencePlan:
     graph = plan_graph(absence.graph, whole, form, around)
     correlated = _correlation(graph, frozenset())
-    sides = None if correlated else _sides(absence, whole.extent, form.windows)
+    sides = None if correlated else _sides(absence, whole.extent, form)
     moments = {moment.name: moment for graph in around for moment in graph.moments}
     if sides is not None and moments:
         sides = _settled_sides(sides, moments)
@@ -257,22 +273,30 @@ def _correlation(plan: GraphPlan, visible: frozenset[Name]) -> str:
     return ""
 
 
-def _sides(absence: Absence, whole: Extent, windows: Windows) -> tuple[Side, Side] | None:
+def _sides(absence: Absence, whole: Extent, form: NormalForm) -> tuple[Side, Side] | None:
     """The scope as two values: forbidden matches start at or after the first and end at or before the second."""
-    ticks, scope = windows.ticks, absence.scope
+    ticks, scope, timed = form.windows.ticks, absence.scope, form.is_ordered
     if scope.stated is not None:
-        return _stated_sides(absence.graph, scope.stated)
+        return _stated_sides(absence.graph, scope.stated, timed)
+    if any(len(limits) > 1 for limits in scope.limits):
+        return None
+    (opening,), (closing,) = (limits or {BEFORE} for limits in scope.limits)
     if scope.after is not None:
-        lower = Side(tuple(map(end_of, scope.after.ends)), True, 1)
+        lower = Side(tuple(map(end_of, scope.after.ends)), True, *_edge(opening, 1, timed))
     elif ticks is not None:
-        lower = Side(tuple(map(end_of, whole.ends)), True, -ticks)
+        lower = Side(tuple(map(end_of, whole.ends)), True, -ticks, timed)
     else:
         return None
     if scope.before is not None:
-        return lower, Side(tuple(map(start_of, scope.before.starts)), False, -1)
+        return lower, Side(tuple(map(start_of, scope.before.starts)), False, *_edge(closing, -1, timed))
     if not scope.trailing:
-        return lower, Side(tuple(map(end_of, whole.ends)), True, 0)
-    return (lower, Side(tuple(map(start_of, whole.starts)), False, ticks)) if ticks is not None else None
+        return lower, Side(tuple(map(end_of, whole.ends)), True, 0, timed)
+    return (lower, Side(tuple(map(start_of, whole.starts)), False, ticks, timed)) if ticks is not None else None
+
+
+def _edge(limit: Limit, inwards: int, timed: bool) -> tuple[int, bool]:
+    """How far inside of a neighbour a scope begins, and whether that is a time."""
+    return inwards if limit.strict else 0, timed and not limit.ordered
 
 
 def _settled_sides(sides: tuple[Side, Side], moments: Mapping[Name, Moment]) -> tuple[Side, Side] | None:
@@ -286,11 +310,13 @@ def _settled(side: Side, moments: Mapping[Name, Moment]) -> Side:
     moment = moments.get(side.points[0].variable) if len(side.points) == 1 else None
     if moment is None or moment.repeated:
         return side
-    return _settled(Side((moment.base,), side.greatest, side.shift + moment.ticks), moments)
+    return _settled(Side((moment.base,), side.greatest, side.shift + moment.ticks, side.in_time), moments)
 
 
-def _stated_sides(graph: Graph, stated: tuple[Bound, ...]) -> tuple[Side, Side] | None:
+def _stated_sides(graph: Graph, stated: tuple[Bound, ...], timed: bool) -> tuple[Side, Side] | None:
     """The scope of an operator as two values, if it bounds the start from below and the end from above, each once."""
+    if any(bound.limit.ordered for bound in stated):
+        return None
     lower = {(bound.left, bound.limit.whole): bound.right for bound in stated if bound.right.variable in graph.names}
     upper = {(bound.right, bound.limit.whole): bound.left for bound in stated if bound.left.variable in graph.names}
     if len({shift for _, shift in lower}) != 1 or len({shift for _, shift in upper}) != 1:
@@ -300,8 +326,8 @@ def _stated_sides(graph: Graph, stated: tuple[Bound, ...]) -> tuple[Side, Side] 
         return None
     (from_shift,), (to_shift,) = {shift for _, shift in lower}, {shift for _, shift in upper}
     return (
-        Side(tuple(point for point, _ in lower), True, -from_shift),
-        Side(tuple(point for point, _ in upper), False, to_shift),
+        Side(tuple(point for point, _ in lower), True, -from_shift, timed),
+        Side(tuple(point for point, _ in upper), False, to_shift, timed),
     )
 
 
@@ -377,7 +403,7 @@ def query_columns(query: PatternQuery, catalog: Catalog, lineage: bool = False) 
             columns[stream] = frozenset()
         else:
             uncertain = () if schema.probability is None else (schema.probability, *schema.alternatives)
-            columns[stream] = frozenset({*names, *uncertain} & schema.fields.keys())
+            columns[stream] = frozenset({*names, *uncertain, *schema.order} & schema.fields.keys())
     return columns
 
 

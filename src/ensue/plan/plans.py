@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from ensue.analysis.catalog import Catalog
-from ensue.analysis.scopes import chooses, growing_lists
+from ensue.analysis.scopes import growing_lists
 from ensue.errors import LimitError, Source
 from ensue.graph.bounds import Point
 from ensue.graph.graphs import Absence, Collection, Graph, NormalForm
@@ -22,11 +22,20 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """One end of the scope of an absence: the maximum (or minimum) of some points, shifted."""
+    """One end of the scope of an absence: the maximum (or minimum) of some points, shifted.
+
+    If columns order the events at the same time, `in_time` tells whether it is a time or a place in their order.
+    """
 
     points: tuple[Point, ...]
     greatest: bool
     shift: int
+    in_time: bool = False
+
+    @property
+    def is_next(self) -> bool:
+        """Whether it is directly after the points, or directly before them, in the order of events."""
+        return self.shift == (1 if self.greatest else -1) and not self.in_time
 
     @property
     def variables(self) -> frozenset[Name]:
@@ -71,6 +80,8 @@ class GraphPlan:
     distinct: tuple[tuple[Name, Name], ...]
     absences: tuple[AbsencePlan, ...]
     collections: tuple[CollectionPlan, ...] = ()
+    successive: tuple[tuple[tuple[Name, ...], tuple[Name, ...]], ...] = ()
+    """The variables of each round of a repetition and of the next one, if both may be at the same time."""
 
     def with_inner(self) -> Iterator[GraphPlan]:
         """This graph and the forbidden and listed graphs inside it, at any depth."""
@@ -149,6 +160,8 @@ class QueryPlan:
     """Whether matches use up events, or are chosen pair by pair."""
     grows: bool = field(init=False, compare=False, repr=False)
     """Whether the pattern has an unlimited repetition, which is searched round by round."""
+    used_columns: tuple[str, ...] = field(init=False, compare=False, repr=False)
+    """The columns that the query uses, in the order of their names."""
 
     def __post_init__(self) -> None:
         streams = tuple(self.columns)
@@ -156,6 +169,10 @@ class QueryPlan:
         if self.tracking is None and self.monitor is not None:
             watched = (*self.monitor.watched, *self.monitor.ends)
         form = self.normal_form
+        used: set[str] = set()
+        for stream, columns in self.columns.items():
+            schema = self.catalog.stream(stream)
+            used |= columns if columns is not None else set() if schema is None else schema.fields.keys()
         follows: dict[str, object] = {
             "streams": streams,
             "watched": watched,
@@ -163,16 +180,10 @@ class QueryPlan:
             "uncertain": any(map(self.catalog.is_uncertain, streams)),
             "uses_up": bool(self.query.consume) or self.query.policy in CONTEXTS,
             "grows": bool(form.repetitions.unrolled and growing_lists(form.pattern)),
+            "used_columns": tuple(sorted(used)),
         }
         for name, value in follows.items():
             object.__setattr__(self, name, value)
-
-    @property
-    def by_arrival(self) -> bool:
-        """Whether the arrival order of events with equal times matters."""
-        every = (plan.collection for graph in self.graphs for inner in graph.with_inner() for plan in inner.collections)
-        lists = any(collection.threat is None for collection in every)
-        return self.counting or lists or chooses(self.query)
 
 
 DEFAULT_LIMIT = 10_000_000

@@ -10,22 +10,35 @@ from typing import TypeAlias
 import pyarrow as pa
 
 from ensue.analysis.declarations import connected, declarations, declared_attributes, shared_keys
+from ensue.analysis.scopes import counts_events
 from ensue.errors import Problem, QueryError, SchemaError
+from ensue.expr.types import TableValues
 from ensue.graph.law import Law
 from ensue.lower.phases import LoweredProgram, collector_paused, settle
+from ensue.nodes.expressions import Expr, InTable, rewrite
 from ensue.nodes.names import Stream
-from ensue.nodes.patterns import Event, Lookup, PatternQuery, walk
+from ensue.nodes.patterns import Event, Lookup, PatternQuery, change_expressions, walk
 from ensue.nodes.rules import Ruleset, StreamDeclaration, TableDeclaration
 from ensue.nodes.uncertainty import NO_HIERARCHY, Hierarchy
 from ensue.plan.derivations import Derivation, PlannedGroup, all_plans, derivations_of, groups_of, plan_declared
-from ensue.plan.inputs import InputTable, attributes_of, catalog_of, input_tables, raw_types, uncertain_tables
+from ensue.plan.inputs import (
+    InputTable,
+    attributes_of,
+    catalog_of,
+    input_tables,
+    ordered_tables,
+    raw_types,
+    uncertain_tables,
+)
 from ensue.plan.lawfulness import contradictory_constraints, laws_by_query
 from ensue.plan.outputs import VIOLATION_COLUMNS, OutputSchema, output_schema, tracking_plan
 from ensue.plan.planner import plan_query
 from ensue.plan.plans import QueryPlan
+from ensue.plan.selections import check_positions, check_selected_tables, with_views
 from ensue.plan.states import StateQuestions, questions_of_patterns
 
 ColumnNames: TypeAlias = "str | Mapping[str, str]"
+OrderColumns: TypeAlias = "str | list[str] | tuple[str, ...]"
 FixedTables: TypeAlias = Mapping[str, pa.Table]
 """The tables that a program looks up, by name."""
 NO_TABLES: FixedTables = {}
@@ -44,6 +57,8 @@ class Columns:
     end: ColumnNames | None = None
     probability: str | None = None
     alternatives: str | None = None
+    order: OrderColumns | None = None
+    """The columns that order events at the same time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,10 +121,16 @@ def plan_queries(
     of_states = () if states is None else states.streams
     parts = (part for query in statements.statements for part in walk(query.pattern))
     named = dict.fromkeys((*(part.stream for part in parts if isinstance(part, Event)), *constrained, *of_states))
-    given = tuple(name for name in named if name not in declared)
+    selected = {selection.name for selection in statements.selections}
+    if selected:
+        check_selected_tables(statements, tables, columns.type is not None)
+    given = tuple(name for name in named if name not in declared and name not in selected)
+    given = given or tuple(selection.table for selection in statements.selections[:1])
     inputs = input_tables(tables, given, columns.time, columns.type, columns.end)
     if columns.probability is not None or columns.alternatives is not None:
         inputs = uncertain_tables(inputs, columns.probability, columns.alternatives)
+    if columns.order is not None:
+        inputs = ordered_tables(inputs, columns.order)
     return plan_program(statements, inputs, match_id, fixed=fixed, wanted=wanted)
 
 
@@ -124,14 +145,22 @@ def plan_program(
 ) -> ProgramPlan:
     """Plans the queries over checked tables; without `lawful`, their constraints are ignored."""
     inputs = tuple(replace(item, table=item.table.schema.empty_table()) for item in inputs)
+    if statements.selections:
+        inputs = with_views(inputs, statements, catalog_of(inputs, statements.statements))
     ruleset: Ruleset | None = None
+    if fixed:
+        queries = tuple(_with_values(query, fixed) for query in statements.statements)
+        statements = replace(statements, statements=queries)
     if statements.ruleset is not None:
         ruleset = _declarations(statements, statements.ruleset, inputs)
         statements = settle(statements, lambda stream: attributes_of(inputs, stream))
     declared = frozenset(query.name for query in statements.statements if query.declares and query.name is not None)
     levels = _hierarchy(statements, inputs) if statements.hierarchies else NO_HIERARCHY
     inputs = tuple(
-        replace(item, elsewhere=declared, hierarchy=levels) if item.stream is None else item for item in inputs
+        replace(item, elsewhere=declared, hierarchy=levels)
+        if item.stream is None
+        else replace(item, has_all=len(inputs) == 1)
+        for item in inputs
     )
     probability = next((item.probability for item in inputs if item.probability is not None), None)
     states = questions_of_patterns(statements, probability, wanted) if statements.states else None
@@ -141,6 +170,9 @@ def plan_program(
     below: list[PlannedGroup] = []
     if declared:
         catalog, below = plan_declared(statements, catalog, laws, fixed)
+    for query in statements.statements if statements.selections else ():
+        if counts_events(query):
+            check_positions(query, inputs, statements.source)
     plans = tuple(
         plan_query(node, catalog, statements.source, laws.get(node) if laws else None) for node in statements.results
     )
@@ -148,6 +180,19 @@ def plan_program(
     tables = (*seen, *(derivation.item for derivation in derivations))
     outputs = tuple(output_schema(plan, raw_types(plan, tables), match_id) for plan in plans)
     return ProgramPlan(inputs, plans, outputs, derivations, states)
+
+
+def _with_values(query: PatternQuery, fixed: FixedTables) -> PatternQuery:
+    """The query with the values of the tables that its conditions look up."""
+
+    def looked_up(part: Expr) -> Expr | None:
+        if not isinstance(part, InTable) or part.table not in fixed:
+            return None
+        table = fixed[part.table]
+        column = table.column(part.column or table.column_names[0])
+        return replace(part, operand=rewrite(part.operand, looked_up), values=TableValues.of(column))
+
+    return change_expressions(query, lambda expr: rewrite(expr, looked_up))
 
 
 def _hierarchy(statements: LoweredProgram, inputs: tuple[InputTable, ...]) -> Hierarchy:

@@ -23,7 +23,7 @@ from ensue.lower.phases import spelled_out
 from ensue.nodes import patterns
 from ensue.nodes.expressions import Binary, Duration, Expr, Same, conjuncts, variables_of
 from ensue.nodes.names import Name, Stream, WithRow, called
-from ensue.text.render import render_expression, render_pattern, render_window
+from ensue.text.render import render_expression, render_pattern, render_window, render_within
 
 Path = tuple[int, ...]
 """The path to a part of a pattern: the number of the child at each level."""
@@ -193,8 +193,10 @@ def _requirements(question: Question, pattern: patterns.Pattern, path: Path, aro
                 yield from _orders(question, pattern, path, repeated)
         case patterns.RelatedItems():
             yield from _relations(question, pattern, path, repeated)
-        case patterns.Within():
+        case patterns.Within(reach=None):
             yield _window(question, pattern, path, repeated)
+        case patterns.Within():
+            yield _reach(question, pattern, path, repeated)
         case patterns.Not():
             text = question.said(pattern)
             yield Requirement(ABSENCE, text, path, left=names_in(pattern.item), repeated=repeated, span=pattern.span)
@@ -262,6 +264,19 @@ def _window(question: Question, pattern: patterns.Within, path: Path, repeated: 
     return Requirement(WINDOW, text, path, left=names, window=pattern.window, repeated=repeated, span=span)
 
 
+def _reach(question: Question, pattern: patterns.Within, path: Path, repeated: bool) -> Requirement:
+    """A window around another event, as differences between the ends of the two."""
+    reach, names = pattern.reach, _bound_names(pattern.item)
+    assert reach is not None
+    around, window = (reach.anchor,), pattern.window
+    lower = Comparison(around, "s", names, "s", window), Comparison(around, "e", names, "s", None)
+    upper = Comparison(names, "e", around, "e", window), Comparison(names, "e", around, "s", None)
+    compared = lower[reach.side == patterns.AFTER], upper[reach.side == patterns.BEFORE]
+    text = f"{render_within(pattern)}: {_words(question, names)}"
+    span = window.span or pattern.span
+    return Requirement(RELATION, text, path, compared=compared, repeated=repeated, span=span)
+
+
 def _words(question: Question, names: tuple[Name, ...]) -> str:
     return ", ".join(dict.fromkeys(question.word(name) for name in names))
 
@@ -289,7 +304,7 @@ def _loosened(
             return replace(pattern, predicate=None)
         case patterns.Seq() if ORDER in kinds:
             return replace(pattern, loose=frozenset(numbers))
-        case patterns.Within() | patterns.Not() if kinds & {WINDOW, ABSENCE}:
+        case patterns.Within() | patterns.Not() if kinds & {WINDOW, ABSENCE, RELATION}:
             return replace(pattern, loose=True)
         case patterns.Repeat() if COLLECTION in kinds:
             return replace(pattern, least=0, most=None)

@@ -34,7 +34,7 @@ def retention_of(plan: GraphPlan, windows: Windows, grows: bool = False) -> dict
     for inner in plan.with_inner():
         for name in inner.graph.names:
             if grows:
-                found = _by_windows(name, inner, windows)
+                found = _by_windows(name, inner, windows, plan.graph)
             else:
                 times, positions = inner.graph.times, inner.graph.positions
                 found = Retention(
@@ -48,8 +48,11 @@ def retention_of(plan: GraphPlan, windows: Windows, grows: bool = False) -> dict
     return kept
 
 
-def _by_windows(name: Name, inner: GraphPlan, windows: Windows) -> Retention:
-    """The latest completion of a match: when the windows around it have closed."""
+def _by_windows(name: Name, inner: GraphPlan, windows: Windows, whole: Graph) -> Retention:
+    """The latest completion of a match: when the windows around it, and the reaches of its events, have closed."""
+    if whole.deadlines:
+        ticks = max(deadline.ticks for deadline in whole.deadlines)
+        windows = Windows(None if windows.ticks is None else windows.ticks + ticks)
     times, positions = inner.graph.times, inner.graph.positions
     start, end = (times.limit(bounds.WHOLE_START, point) for point in (bounds.start_of(name), bounds.end_of(name)))
     first = positions.limit(bounds.WHOLE_FIRST, bounds.position_of(name)) if positions.points else None
@@ -62,19 +65,22 @@ def _by_windows(name: Name, inner: GraphPlan, windows: Windows) -> Retention:
 
 def _latest_completion(times: bounds.Network, whole: Graph, point: bounds.Point, window: int | None) -> int | None:
     """The maximum number of ticks after `point` at which a match around it can complete; None: no limit."""
-    if not whole.closings:
-        return _greatest([_limit(times, bounds.end_of(name), point) for name in whole.extent.ends])
+    ends = [] if whole.closings else [_limit(times, bounds.end_of(name), point) for name in whole.extent.ends]
     starts = [
         _least(_limit(times, bounds.start_of(name), point) for name in closing.starts) for closing in whole.closings
     ]
-    return _greatest([None if start is None or window is None else _near(start + window) for start in starts])
+    ends += [None if start is None or window is None else _near(start + window) for start in starts]
+    for deadline in whole.deadlines:
+        distance = _limit(times, deadline.point, point)
+        ends.append(None if distance is None else _near(distance + deadline.ticks))
+    return _greatest(ends)
 
 
 def _last_position(positions: bounds.Network, name: Name, whole: Graph, window: int | None) -> int | None:
-    """The maximum number of positions after an event at which a match around it can complete; a moment has no
-    position."""
+    """The maximum number of positions after an event at which a match around it can complete; moments and
+    reaches have no position."""
     point = bounds.position_of(name)
-    if whole.moments:
+    if whole.moments or whole.deadlines:
         return None
     if not whole.closings:
         limit = positions.limit(bounds.WHOLE_LAST, point)
@@ -170,7 +176,7 @@ def slicing_of(plans: Sequence[QueryPlan]) -> TimeSlices | None:
 def uncut_reason(plan: QueryPlan) -> str:
     """Why the events of a group cannot be sliced; empty if they can."""
     if plan.counting:
-        return "the query counts positions"
+        return "the query uses the positions of events"
     if plan.law is not None:
         return "constraints apply to whole traces"
     chosen = plan.query.policy in CONTEXTS or plan.query.consume
@@ -218,6 +224,8 @@ def wakes_of(plan: QueryPlan) -> tuple[Wake, ...]:
 def _wakes(graph: Graph, plan: QueryPlan) -> Iterator[Wake]:
     streams = {variable.name: variable.stream for variable in graph.variables}
     window = plan.normal_form.windows.ticks
+    for deadline in graph.deadlines:
+        yield Wake(streams[deadline.point.variable], "e", deadline.ticks)
     if graph.closings:
         if window is not None:
             starts = dict.fromkeys(name for closing in graph.closings for name in closing.starts)

@@ -4,7 +4,7 @@ events."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
@@ -44,9 +44,7 @@ class StateQuestions:
 
     With `before`, the columns contain the belief before the event. `probability` is a column with the probability that
     an event happened; `reason` is a column with the reason why an event changed nothing. A joint distribution has at
-    most `limit` numbers. With `settled`, events with equal times are ordered by their values, independent of their
-    arrival. `measured` are the columns that only the user sees, in whole rows; it is None if only
-    patterns ask questions.
+    most `limit` numbers. `measured` are the columns that only the user sees; it is None if only patterns ask questions.
     """
 
     states: tuple[StateStatement, ...]
@@ -57,7 +55,6 @@ class StateQuestions:
     probability: str | None = None
     reason: str | None = None
     limit: int = LARGEST_JOINT
-    settled: bool = False
     measured: tuple[str, ...] | None = None
 
     @property
@@ -74,9 +71,7 @@ class StateQuestions:
     @property
     def reads(self) -> frozenset[str]:
         """The columns of events that the states need, besides time and type."""
-        changes = [response.change for state in self.states for response in state.responses]
-        terms = [getattr(change, part.name) for change in changes for part in fields(change)]
-        named = {term.name for term in terms if isinstance(term, Field)}
+        named = {name for state in self.states for name in state.reads}
         keys = {name for state in self.states for name in state.partition_by}
         return frozenset(named | keys | ({self.probability} if self.probability is not None else set()))
 

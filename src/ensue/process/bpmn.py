@@ -78,7 +78,7 @@ def decode_markup(content: bytes, name: str) -> str:
     try:
         return content.decode(encoding)
     except (LookupError, UnicodeDecodeError):
-        problem = Problem("not-xml", f"`{name}` is not {encoding} text, as it declares", hint="pass a .bpmn file")
+        problem = Problem("not-xml", f"`{name}` is not text in its encoding, {encoding}", hint="pass a .bpmn file")
         raise QueryError([problem]) from None
 
 

@@ -16,7 +16,7 @@ from ensue.nodes import patterns
 from ensue.nodes.expressions import Binary, Expr
 from ensue.nodes.uncertainty import Threshold, check_threshold
 from ensue.python.values import ConditionLike, WindowLike, condition_node, window
-from ensue.text.builder import of_the_one_event
+from ensue.text.builder import in_brackets, of_the_one_event
 from ensue.text.operands import count_problems, policy_problems, repeat_problems
 from ensue.text.parser import parse_pattern, parse_returns
 from ensue.text.render import render_pattern, render_query
@@ -89,6 +89,10 @@ class Query:
         if problems := [*policy_problems(policy)]:
             raise QueryError(problems)
         return self._with(replace(self.node, policy=policy.upper()))
+
+    def allowing_ties(self) -> Self:
+        """Accept events at the same time in any order in SEQ: `ALLOWING TIES`."""
+        return self._with(replace(self.node, allows_ties=True))
 
     def consume(self) -> Self:
         """Use each event in at most one match: `CONSUME`."""
@@ -179,9 +183,22 @@ class Pattern:
     def __repr__(self) -> str:
         return f'Pattern("{self.to_text()}")'
 
-    def within(self, size: WindowLike) -> Pattern:
-        """The matches that fit into the window: `x WITHIN 1 hour`."""
-        return Pattern(patterns.Within(self.node, window(size)))
+    def within(
+        self, size: WindowLike, *, of: str | None = None, before: str | None = None, after: str | None = None
+    ) -> Pattern:
+        """The matches that fit into the window: `x WITHIN 1 hour`.
+
+        With the name of another variable, those in a range around its event: `x WITHIN 1 hour OF a`, `BEFORE a` or
+        `AFTER a`.
+
+        >>> ~event("C", "c").within("7 days", before="a")
+        Pattern("NOT C c WITHIN 1 week BEFORE a")
+        """
+        sides = {patterns.OF: of, patterns.BEFORE: before, patterns.AFTER: after}
+        given = [patterns.Reach(side, name) for side, name in sides.items() if name is not None]
+        if len(given) > 1:
+            raise TypeError("within takes one of of=, before= and after=")
+        return Pattern(patterns.Within(self.node, window(size), reach=given[0] if given else None))
 
     def named(self, name: str) -> Pattern:
         """The pattern with a name for its interval: `x AS name`."""
@@ -231,6 +248,10 @@ class Pattern:
         """The query with a policy that selects matches: `MATCH RECENT`."""
         return query_of(self).match(policy)
 
+    def allowing_ties(self) -> Query:
+        """The query with SEQ accepting events at the same time in any order: `ALLOWING TIES`."""
+        return query_of(self).allowing_ties()
+
     def consume(self) -> Query:
         """The query with each event used in at most one match: `CONSUME`."""
         return query_of(self).consume()
@@ -271,7 +292,8 @@ def event(stream: str, variable: str | None = None, where: ConditionLike | None 
     >>> event("Transfer", "t", "amount > 1000")
     Pattern("Transfer t [amount > 1000]")
     """
-    return Pattern(patterns.Event(stream, variable, None if where is None else condition_node(where)))
+    condition = None if where is None else in_brackets(condition_node(where), variable)
+    return Pattern(patterns.Event(stream, variable, condition))
 
 
 def seq(*items: PatternLike) -> Pattern:
@@ -326,7 +348,7 @@ def query_of(pattern: PatternLike) -> Query:
     'PATTERN SEQ(A a, B b)\\n  WITHIN 1 hour'
     """
     match pattern_node(pattern):
-        case patterns.Within(item, size):
+        case patterns.Within(item, size, reach=None):
             return Query(patterns.PatternQuery(item, within=size))
         case node:
             return Query(patterns.PatternQuery(node))

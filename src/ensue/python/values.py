@@ -126,10 +126,13 @@ def _finite(value: float) -> float:
 class Value:
     """An expression built with Python operators; `node` is the expression.
 
-    Python values become literals. An operand of `&` or `|` that is a text is parsed as a condition.
+    Python values become literals. An operand of `&` or `|` that is a text is parsed as a condition. Attributes are the
+    fields of a struct, items the elements of a list or the values of a map.
 
     >>> (var("a").amount * 2 > 10) & "b.kind = 'x'"
     Value("a.amount * 2 > 10 AND b.kind = 'x'")
+    >>> var("a").user.name, var("a").tags[0], var("a").labels["env"]
+    (Value("a.user.name"), Value("a.tags[0]"), Value("a.labels['env']"))
     """
 
     node: expressions.Expr
@@ -213,6 +216,21 @@ class Value:
     def __repr__(self) -> str:
         return f'Value("{self.to_text()}")'
 
+    def __getattr__(self, name: str) -> Value:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return self.member(name)
+
+    def __getitem__(self, key: int | str) -> Value:
+        return Value(expressions.Entry(self.node, value_node(key)))
+
+    def __iter__(self) -> NoReturn:
+        raise TypeError("the elements of a list in a query cannot be iterated in Python")
+
+    def member(self, name: str) -> Value:
+        """`x.name`: a field of a struct, also if `Value` has an attribute of that name."""
+        return Value(expressions.Member(self.node, name))
+
     def is_in(self, items: Iterable[object]) -> Value:
         """`x IN (1, 2)`."""
         return Value(expressions.InList(self.node, _listed(items)))
@@ -220,6 +238,14 @@ class Value:
     def not_in(self, items: Iterable[object]) -> Value:
         """`x NOT IN (1, 2)`."""
         return Value(expressions.InList(self.node, _listed(items), negated=True))
+
+    def is_in_table(self, table: str, column: str | None = None) -> Value:
+        """`x IN blocked`: a value of the only column of a TABLE, or of the column `column`."""
+        return Value(expressions.InTable(self.node, table, column))
+
+    def not_in_table(self, table: str, column: str | None = None) -> Value:
+        """`x NOT IN blocked`."""
+        return Value(expressions.InTable(self.node, table, column, negated=True))
 
     def between(self, low: object, high: object) -> Value:
         """`x BETWEEN low AND high`."""
@@ -236,6 +262,22 @@ class Value:
     def not_like(self, pattern: str) -> Value:
         """`x NOT LIKE 'a%'`."""
         return Value(expressions.Like(self.node, pattern, negated=True))
+
+    def ilike(self, pattern: str) -> Value:
+        """`x ILIKE 'a%'`."""
+        return Value(expressions.Like(self.node, pattern, ignores_case=True))
+
+    def not_ilike(self, pattern: str) -> Value:
+        """`x NOT ILIKE 'a%'`."""
+        return Value(expressions.Like(self.node, pattern, negated=True, ignores_case=True))
+
+    def cast(self, target: str) -> Value:
+        """`CAST(x AS BIGINT)`: x as another type; an error if a value cannot be converted."""
+        return Value(expressions.Cast(self.node, target.upper()))
+
+    def try_cast(self, target: str) -> Value:
+        """`TRY_CAST(x AS BIGINT)`: as `cast`, but null if a value cannot be converted."""
+        return Value(expressions.Cast(self.node, target.upper(), lenient=True))
 
     def is_null(self) -> Value:
         """`x IS NULL`."""

@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from ensue.engine.belief.answers import Known
-from ensue.engine.belief.follower import KnownAt, StateStage
+from ensue.engine.belief.answers import KnownBeliefs
+from ensue.engine.belief.follower import MomentBeliefs, StateStage
 from ensue.engine.belief.model import StatePlan
 from ensue.engine.machine import Machine, State, Step, compile_plan
 from ensue.engine.sources import read_times
 from ensue.errors import SchemaError, did_you_mean
-from ensue.plan.inputs import InputTable, input_tables
+from ensue.plan.inputs import InputTable, input_tables, ordered_tables
 from ensue.plan.plans import Options
 from ensue.plan.program_plans import Columns, ProgramPlan
 from ensue.plan.states import StateQuestions
@@ -65,12 +65,12 @@ class BeliefMachine:
         """Process rows and move the watermark to `until` (None: to the end of time)."""
         return self.machine.step(state, self.machine.read(tables), until, late_until=late_until)
 
-    def known(self, state: State, until: int | None = None) -> list[Known]:
+    def known(self, state: State, until: int | None = None) -> list[KnownBeliefs]:
         """Return the belief of each state after all processed events, or at the later time `until`."""
         assert state.believed is not None
         return self.stage.known(state.believed, until)
 
-    def known_at(self, tables: Sequence[pa.Table], moments: Any) -> KnownAt:
+    def known_at(self, tables: Sequence[pa.Table], moments: Any) -> MomentBeliefs:
         """Return the belief of each state at the keys and times of a table, and the ignored rows."""
         given = without_views(kind_of_table(moments).to_arrow(moments))
         time = self.inputs[0].time
@@ -87,4 +87,6 @@ def open_states(
 ) -> tuple[BeliefMachine, tuple[pa.Table, ...]]:
     """Check the columns of the tables and plan the states over them; also return the tables in order."""
     inputs = input_tables(tables, questions.streams or ("*",), columns.time, columns.type, None)
+    if columns.order is not None:
+        inputs = ordered_tables(inputs, columns.order)
     return BeliefMachine.of(questions, inputs), tuple(item.table for item in inputs)

@@ -38,7 +38,7 @@ class Period:
             raise SchemaError(
                 "range-order",
                 f"`since` ({self.since!r}) is after `until` ({self.until!r})",
-                "matches are returned that complete after `since` and at or before `until`",
+                "pass an earlier `since`: a match must complete after `since` and at or before `until`",
             )
         return replace(options, since=since, until=until)
 

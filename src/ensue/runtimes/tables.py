@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -17,7 +18,7 @@ from ensue.expr.types import common_type, convert, describe, kind_of, readable, 
 from ensue.lower.phases import LoweredProgram
 from ensue.nodes.rules import Fact, Ruleset, TableDeclaration
 from ensue.plan.inputs import check_duplicates
-from ensue.plan.program_plans import ColumnNames, Columns, FixedTables
+from ensue.plan.program_plans import ColumnNames, Columns, FixedTables, OrderColumns
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -40,6 +41,7 @@ def described(
     time: ColumnNames | None = None,
     type: str | None = None,
     end: ColumnNames | None = None,
+    order: OrderColumns | None = None,
     probability: str | None = None,
     alternatives: str | None = None,
     *,
@@ -58,6 +60,7 @@ def described(
             own.end if end is None else end,
             own.probability if probability is None else probability,
             own.alternatives if alternatives is None else alternatives,
+            own.order if order is None else order,
         )
         return DescribedEvents(events.table, columns, tick or events.tick, tables, events.offered)
     if time is None:
@@ -66,7 +69,7 @@ def described(
             "`time` is required: the events have no time column",
             'pass `time="..."` with the column of event times',
         )
-    return DescribedEvents(events, Columns(time, type, end, probability, alternatives), tick, tables)
+    return DescribedEvents(events, Columns(time, type, end, probability, alternatives, order), tick, tables)
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,10 +136,17 @@ def kind_of_table(table: object) -> TableKind:
             "a Spark DataFrame is not supported here; expected a pyarrow, pandas or polars table",
             "collect it with `.toArrow()`, or use `ensue.detect`, `ensue.run` or `ensue.start`",
         )
+    hints = {
+        "str": "read the file first, for example with `pandas.read_csv` or `pyarrow.parquet.read_table`",
+        "list": "convert a list of dictionaries with `pyarrow.Table.from_pylist(rows)`, a dict of columns with"
+        " `pyarrow.table(columns)`",
+        "RecordBatchReader": "read the batches with `.read_all()`, or pass them to an `ensue.Detector` one by one",
+    }
+    kind = "str" if isinstance(table, Path) else type(table).__name__
     raise SchemaError(
         "not-a-table",
         f"events must be a pyarrow, pandas or polars table, found {type(table).__name__}",
-        "convert a list of dictionaries with `pyarrow.Table.from_pylist(rows)`",
+        hints.get(kind, "pass a table, or a mapping of stream names to tables"),
     )
 
 

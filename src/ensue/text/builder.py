@@ -28,6 +28,7 @@ from ensue.nodes.expressions import (
     Expr,
     Field,
     Literal,
+    columns_first,
     substitute_fields,
 )
 from ensue.nodes.names import AnyEvent
@@ -100,8 +101,7 @@ class Builder(RuleRules, StateRules):
                 self.negative = bool(frames) and frames[-1].tree.data == "minus"
                 self.folded = tree.data == "minus" and _kind(tree.children[1]) in _FOLDED_BY_MINUS
                 # COLLECT before a repetition makes it one of all elements.
-                collected = frames[-1].tree if frames and tree.data == "repetition" else tree
-                self.collected = collected.data == "collect" and _kind(collected.children[0]) == "repetition"
+                self.collected = tree.data in ("repetition", "collect") and _is_collected(tree, frames)
                 method: Callable[..., Any] = getattr(self, tree.data)
                 value = method(Span(tree.meta.start_pos, tree.meta.end_pos), *values)
                 if not frames:
@@ -117,7 +117,10 @@ class Builder(RuleRules, StateRules):
         constraints = tuple(statement for statement in statements if isinstance(statement, ConstraintStatement))
         hierarchies = tuple(statement for statement in statements if isinstance(statement, HierarchyStatement))
         states = tuple(statement for statement in statements if isinstance(statement, StateStatement))
-        return pattern_nodes.Statements(patterns, self.source, constraints, ruleset_of(statements), hierarchies, states)
+        selections = tuple(statement for statement in statements if isinstance(statement, pattern_nodes.Selection))
+        return pattern_nodes.Statements(
+            patterns, self.source, constraints, ruleset_of(statements), hierarchies, states, selections
+        )
 
     def statement(self, span: Span, pattern: pattern_nodes.Pattern, *clauses: Clause) -> pattern_nodes.PatternQuery:
         return self.named_statement(span, None, pattern, *clauses)
@@ -144,6 +147,10 @@ class Builder(RuleRules, StateRules):
     ) -> pattern_nodes.PatternQuery:
         return replace(self.named_statement(span, name, pattern, *clauses), declares=True)
 
+    def selection(self, span: Span, name: str, table: str, *clauses: Clause) -> pattern_nodes.Selection:
+        read = self.named_statement(span, name, pattern_nodes.Event(table), *clauses)
+        return pattern_nodes.Selection(name, table, read.where, read.returns, span)
+
     def where(self, span: Span, condition: Expr) -> Clause:
         return Clause("where", "WHERE", condition, span)
 
@@ -156,6 +163,9 @@ class Builder(RuleRules, StateRules):
     def matching(self, span: Span, word: str) -> Clause:
         self.problems += policy_problems(word, span)
         return Clause("policy", "MATCH", word.upper(), span)
+
+    def tying(self, span: Span) -> Clause:
+        return Clause("allows_ties", "ALLOWING TIES", True, span)
 
     def consuming(self, span: Span) -> Clause:
         return Clause("consume", "CONSUME or SHARE", True, span)
@@ -253,6 +263,7 @@ class Builder(RuleRules, StateRules):
     stream = RuleRules.name
 
     def event(self, span: Span, stream: str, variable: str | None, predicate: Expr | None) -> pattern_nodes.Event:
+        predicate = None if predicate is None else in_brackets(predicate, variable)
         return pattern_nodes.Event(stream, variable, predicate, span)
 
     party = event
@@ -260,6 +271,7 @@ class Builder(RuleRules, StateRules):
     def any_event(
         self, span: Span, excluded: tuple[str, ...] | None, variable: str | None, predicate: Expr | None
     ) -> pattern_nodes.Event:
+        predicate = None if predicate is None else in_brackets(predicate, variable)
         return pattern_nodes.Event(AnyEvent.but(excluded or ()), variable, predicate, span)
 
     def excluded(self, span: Span, *streams: str) -> tuple[str, ...]:
@@ -277,8 +289,17 @@ class Builder(RuleRules, StateRules):
     def absent(self, span: Span, item: pattern_nodes.Pattern) -> pattern_nodes.Not:
         return pattern_nodes.Not(item, span)
 
-    def within(self, span: Span, item: pattern_nodes.Pattern, window: pattern_nodes.Window) -> pattern_nodes.Within:
-        return pattern_nodes.Within(item, window, span)
+    def within(
+        self,
+        span: Span,
+        item: pattern_nodes.Pattern,
+        window: pattern_nodes.Window,
+        reach: pattern_nodes.Reach | None,
+    ) -> pattern_nodes.Within:
+        return pattern_nodes.Within(item, window, span, reach=reach)
+
+    def reach(self, span: Span, side: Token, name: str) -> pattern_nodes.Reach:
+        return pattern_nodes.Reach(side.upper(), name, span)
 
     def named(self, span: Span, item: pattern_nodes.Pattern, name: str) -> pattern_nodes.NamedPattern:
         return pattern_nodes.NamedPattern(item, name, span)
@@ -313,9 +334,7 @@ class Builder(RuleRules, StateRules):
         return pattern_nodes.Repeat(item, counts.least, counts.most, every, span)
 
     def collect(self, span: Span, item: pattern_nodes.Pattern) -> pattern_nodes.Pattern:
-        return (
-            replace(item, span=span) if self.collected else pattern_nodes.Repeat(item, 0, None, every=True, span=span)
-        )
+        return _all_in_reach(item, span) if self.collected else pattern_nodes.Repeat(item, 0, None, True, span)
 
     def one_or_more(self, span: Span, sign: Token) -> Counts:
         return Counts(1, None, True, span)
@@ -337,6 +356,11 @@ class Builder(RuleRules, StateRules):
 
     def last(self, span: Span, item: pattern_nodes.Pattern) -> pattern_nodes.Pick:
         return pattern_nodes.Pick(item, latest=True, span=span)
+
+
+def in_brackets(predicate: Expr, variable: str | None) -> Expr:
+    """The condition of one event, where `x.y` is a field of column `x` unless `x` is the variable of the event."""
+    return columns_first(predicate, lambda name: name != variable)
 
 
 def of_the_one_event(where: Expr, pattern: pattern_nodes.Pattern) -> Expr:
@@ -364,6 +388,32 @@ def too_deep(span: Span) -> Problem:
         span,
         hint="write `field IN (...)` instead of a long chain of OR, or split the pattern into several queries",
     )
+
+
+def _is_reach(part: Tree[Token] | Token) -> bool:
+    """Whether this is `x WITHIN d OF a`."""
+    return isinstance(part, Tree) and part.data == "within" and part.children[-1] is not None
+
+
+def _is_collected(tree: Tree[Token], frames: list[Frame]) -> bool:
+    """Whether COLLECT is before a repetition, which may have a reach: `COLLECT A a{2,} WITHIN 5 BEFORE b`."""
+    if tree.data == "repetition":
+        tree = next((frame.tree for frame in reversed(frames) if not _is_reach(frame.tree)), tree)
+    if tree.data != "collect":
+        return False
+    item = tree.children[0]
+    while isinstance(item, Tree) and _is_reach(item):
+        item = item.children[0]
+    return _kind(item) == "repetition"
+
+
+def _all_in_reach(item: pattern_nodes.Pattern, span: Span) -> pattern_nodes.Repeat:
+    """A collection; its reach applies to each element."""
+    if isinstance(item, pattern_nodes.Within):
+        inner = _all_in_reach(item.item, span)
+        return replace(inner, item=replace(item, item=inner.item))
+    assert isinstance(item, pattern_nodes.Repeat)
+    return replace(item, span=span)
 
 
 def _kind(part: Tree[Token] | Token) -> str:

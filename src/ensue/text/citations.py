@@ -44,7 +44,7 @@ class Mark(Span):
         return replace(self, cut=("tail", (skipped, length)))
 
 
-class Unwritten(Source):
+class UnwrittenSource(Source):
     """The text of statements that were built in Python, rendered on demand. Some of the `parts` may have a text."""
 
     __slots__ = ("_places", "_title", "_written", "parts")
@@ -94,16 +94,16 @@ class Unwritten(Source):
         return part
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Unwritten) and other.parts == self.parts
+        return isinstance(other, UnwrittenSource) and other.parts == self.parts
 
     def __hash__(self) -> int:
         return hash(self.parts)
 
     def __repr__(self) -> str:
-        return f"Unwritten({self.parts!r})"
+        return f"UnwrittenSource({self.parts!r})"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Unwritten, (self.parts, self._title)
+        return UnwrittenSource, (self.parts, self._title)
 
 
 def joined(parts: Sequence[Statements], name: str = "query") -> Statements:
@@ -119,18 +119,18 @@ def joined(parts: Sequence[Statements], name: str = "query") -> Statements:
     if (nothing := together(parts)) == Statements(()):
         return nothing  # an empty program has no text
     if reads_otherwise(parts):
-        return Unwritten(parts, name).written()
+        return UnwrittenSource(parts, name).written()
     marked: Statements = _marked(together(parts), count(1))
-    return replace(marked, source=Unwritten(parts, name))
+    return replace(marked, source=UnwrittenSource(parts, name))
 
 
 def written_out(statements: Statements) -> Statements:
     """The statements with positions in a text, for an error to show."""
-    return statements.source.written() if isinstance(statements.source, Unwritten) else statements
+    return statements.source.written() if isinstance(statements.source, UnwrittenSource) else statements
 
 
 def _has_text(part: Statements) -> bool:
-    return part.source is not None and not isinstance(part.source, Unwritten)
+    return part.source is not None and not isinstance(part.source, UnwrittenSource)
 
 
 def _cited(parts: Sequence[Statements], name: str) -> Iterator[Statements]:
@@ -238,6 +238,7 @@ def together(parts: Sequence[Statements]) -> Statements:
         ruleset=joined_rulesets(part.ruleset for part in parts),
         hierarchies=tuple(dict.fromkeys(entry for part in parts for entry in part.hierarchies)),
         states=tuple(state for part in parts for state in part.states),
+        selections=tuple(dict.fromkeys(selection for part in parts for selection in part.selections)),
     )
 
 

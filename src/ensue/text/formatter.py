@@ -10,7 +10,7 @@ from ensue.errors import Span
 from ensue.nodes.patterns import Statements
 from ensue.nodes.rules import Ruleset
 from ensue.text.parser import parse_statements
-from ensue.text.render import render_constraint_statement, render_hierarchy, render_query
+from ensue.text.render import render_constraint_statement, render_hierarchy, render_query, render_selection
 from ensue.text.render_parts import render_action, render_fact, render_rule, render_state, render_stream, render_table
 
 _PARTS = re.compile(r"'(?:[^']|'')*'|`(?:[^`]|``)*`|(?P<comment>--[^\n]*)|(?P<semicolon>;)|(?P<lines>\n)|[^\S\n]+|.")
@@ -55,6 +55,7 @@ def _statements(parsed: Statements) -> Iterator[_Statement]:
         *((action.span, render_action(action)) for action in ruleset.actions),
         *((levels.span, render_hierarchy(levels)) for levels in parsed.hierarchies),
         *((state.span, render_state(state)) for state in parsed.states),
+        *((selection.span, render_selection(selection)) for selection in parsed.selections),
     ]
     for span, rendered in written:
         assert span is not None, "a parsed statement has a position"

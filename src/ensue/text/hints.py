@@ -453,14 +453,6 @@ def _method(slip: Slip) -> str:
     return _METHODS.get(word.lower(), "") if slip.word == "." or word.lower() not in ("where", "within") else ""
 
 
-def _element(slip: Slip) -> str:
-    """`t[1].temp` and `t[i-1].temp`."""
-    if slip.word != "[" or "_DOT" not in slip.accepted or slip.previous is None:
-        return ""
-    name = slip.previous.text
-    return f"elements have no index: use `first({name}.x)`, `last({name}.x)`, `PREV({name}.x)` or an aggregate"
-
-
 def _policy(slip: Slip) -> str:
     """`AFTER MATCH SKIP PAST LAST ROW`, `MATCH SKIP TILL NEXT MATCH` and MATCH without a policy."""
     if not {"_PARTITION", "_BY"} & slip.accepted or slip.found is None:
@@ -478,6 +470,8 @@ def _declaration(slip: Slip) -> str:
     starts = "_PATTERN" in slip.accepted and slip.word in ("CREATE", "INSERT", "DECLARE", "DEFINE")
     if starts or (words == ["STREAM"] and {"NAME", "_FROM", "_PATTERN"} & slip.accepted and len(slip.statement) < 4):
         return "declare a stream of matches with `STREAM name FROM PATTERN ...`"
+    if words == ["STREAM"] and len(slip.statement) == 4 and slip.word not in ("", ";") and "_WHERE" in slip.accepted:
+        return "write `STREAM name FROM PATTERN ...` for matches, or `STREAM name FROM table WHERE ...` for rows"
     if words == ["STREAM"] and len(slip.statement) > 4 and slip.word in ("AND", "OR", "NOT", "("):
         return "remove the name after PATTERN: the name after STREAM is used"
     return ""
@@ -510,6 +504,5 @@ OPERATOR_SLIPS: tuple[Callable[[Slip], str], ...] = (
     _braces,
     _misplaced_repetition,
     _method,
-    _element,
     _policy,
 )

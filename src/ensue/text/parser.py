@@ -27,7 +27,7 @@ from ensue.nodes.states import Drift, Measure, Response, StateCondition
 from ensue.text.builder import Builder
 from ensue.text.rule_builder import NamedArgument
 
-FILE_NAME = re.compile(r"[^\n(){}=;]+\.ensue")
+FILE_NAME = re.compile(r"[^\n(){}=;]+\.ensue|[^\s(){}=;,]*[./\\][^\s(){}=;,]+")
 """Text that is probably the name of a file, if it is not a query."""
 
 # --- Parser tables, cached on disk like Python's bytecode
@@ -127,7 +127,7 @@ def parse_pattern(text: str) -> Pattern:
     """Parse one pattern. WITHIN is part of the pattern.
 
     >>> parse_pattern("A a WITHIN 5")
-    Within(item=Event(stream='A', variable='a', predicate=None), window=Ticks(count=5))
+    Within(item=Event(stream='A', variable='a', predicate=None), window=Ticks(count=5), reach=None)
     """
     pattern: Pattern = _parse(text, "pattern", "pattern")
     return pattern
@@ -232,7 +232,7 @@ def _parse(text: str, start: str, name: str) -> Any:
         from ensue.text.syntax_errors import explain_syntax
 
         if start == "statements" and FILE_NAME.fullmatch(text):
-            said, hint = f"`{text}` is the name of a file, not a query", f'pass `pathlib.Path("{text}")`'
+            said, hint = f"`{text}` looks like a file name, not a query", f'pass `pathlib.Path("{text}")`'
             raise QueryError([Problem("file-name", said, hint=hint)]) from None
         raise explain_syntax(unexpected, source, start) from None
     builder = Builder(source)

@@ -19,7 +19,7 @@ from ensue.nodes.constraints import (
     Prior,
     Require,
 )
-from ensue.nodes.names import AnyEvent, Spoken
+from ensue.nodes.names import AnyEvent, SpokenName
 from ensue.nodes.rules import Ruleset
 from ensue.nodes.uncertainty import HierarchyStatement
 from ensue.text.operands import first_brackets
@@ -33,7 +33,7 @@ from ensue.text.render_parts import (
     render_state,
     render_window,
 )
-from ensue.text.reserved_words import quote_name, quote_query_name, render_stream, render_variable
+from ensue.text.reserved_words import quote_name, quote_query_name, quote_table, render_stream, render_variable
 
 __all__ = [
     "render_constraint",
@@ -63,6 +63,7 @@ def render_statements(statements: patterns.Statements) -> str:
     blocks = [
         _lines(map(render_hierarchy, statements.hierarchies)),
         _lines(render_declarations(ruleset)),
+        *(f"{render_selection(selection)};" for selection in statements.selections),
         *(f"{render_state(state)};" for state in statements.states),
         _lines(map(render_constraint_statement, statements.constraints)),
         *(f"{render_query(query)};" for query in statements.statements),
@@ -138,6 +139,8 @@ def render_query(query: patterns.PatternQuery) -> str:
         lines.append(f"PARTITION BY {render_names(query.partition_by)}")
     if query.within is not None:
         lines.append(f"WITHIN {render_window(query.within)}")
+    if query.allows_ties:
+        lines.append("ALLOWING TIES")
     if query.policy is not None:
         lines.append(f"MATCH {query.policy}")
     if query.consume is not None:
@@ -146,6 +149,23 @@ def render_query(query: patterns.PatternQuery) -> str:
         lines.append(f"HAVING PROBABILITY {'>' if query.having.strict else '>='} {query.having.least!r}")
     if query.returns:
         lines.append(f"RETURN {', '.join(map(render_return, query.returns))}")
+    return f"\n{_INDENT}".join(lines)
+
+
+def render_selection(selection: patterns.Selection) -> str:
+    """A stream of rows as a statement.
+
+    >>> from ensue.text.parser import parse_statements
+    >>> print(render_selection(parse_statements("stream F from log where x>1 return lower(u) as u").selections[0]))
+    STREAM F FROM log
+      WHERE x > 1
+      RETURN lower(u) AS u
+    """
+    lines = [f"STREAM {quote_query_name(selection.name)} FROM {quote_table(selection.table)}"]
+    if selection.where is not None:
+        lines.append(f"WHERE {layout_condition(selection.where)}")
+    if selection.returns:
+        lines.append(f"RETURN {', '.join(map(render_return, selection.returns))}")
     return f"\n{_INDENT}".join(lines)
 
 
@@ -182,13 +202,19 @@ def render_pattern(pattern: patterns.Pattern) -> str:
         case patterns.Repeat():
             return _repeated(pattern)
         case patterns.Within():
-            return f"{_postfixed(pattern.item)} WITHIN {render_window(pattern.window)}"
+            return f"{_postfixed(pattern.item)} {render_within(pattern)}"
         case patterns.NamedPattern():
             return f"{_postfixed(pattern.item)} AS {render_variable(pattern.name)}"
         case patterns.RelatedItems():
             # Generated. Without an original text, messages show it as its operator.
             written = pattern.origin or patterns.Operation(pattern.operator, pattern.items)
             return render_pattern(written)
+
+
+def render_within(pattern: patterns.Within) -> str:
+    """The WITHIN of a part, with the event that it is counted from, if any."""
+    reach = "" if pattern.reach is None else f" {pattern.reach.side} {render_variable(pattern.reach.anchor)}"
+    return f"WITHIN {render_window(pattern.window)}{reach}"
 
 
 def _keyword(pattern: patterns.Seq | patterns.And | patterns.Or) -> str:
@@ -204,7 +230,7 @@ def _keyword(pattern: patterns.Seq | patterns.And | patterns.Or) -> str:
 def _event(event: patterns.Event) -> str:
     variable = f" {render_variable(event.variable)}" if event.variable is not None else ""
     predicate = f" [{render_expression(event.predicate)}]" if event.predicate is not None else ""
-    if isinstance(event.variable, Spoken):
+    if isinstance(event.variable, SpokenName):
         return f"{event.variable}{predicate}"
     if not isinstance(event.stream, AnyEvent):
         return render_stream(event.stream) + variable + predicate

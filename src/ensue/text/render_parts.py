@@ -10,7 +10,7 @@ from ensue.nodes import expressions as expression_nodes
 from ensue.nodes import rules, states
 from ensue.nodes.patterns import Events, Ticks, Window
 from ensue.text.reserved_words import quote_always, quote_name, quote_word, render_variable
-from ensue.text.values import render_duration, render_timestamp
+from ensue.text.values import COUNT_DISTINCT, render_duration, render_timestamp
 
 # --- Expressions and windows, with as few parentheses as possible
 
@@ -83,6 +83,15 @@ def _with_precedence(expression: expression_nodes.Expr) -> tuple[str, int]:
             return quote_name(name), _PRIMARY
         case expression_nodes.Field(variable, name) if variable is not None:
             return f"{render_variable(variable)}.{quote_word(name)}", _PRIMARY
+        case expression_nodes.Member(operand, name):
+            return f"{_path(operand)}.{quote_word(name)}", _PRIMARY
+        case expression_nodes.Entry(operand, key):
+            return f"{_path(operand)}[{render_expression(key)}]", _PRIMARY
+        case expression_nodes.Cast(operand, target, lenient):
+            return (
+                f"{'TRY_CAST' if lenient else 'CAST'}({render_expression(operand)} AS {quote_word(target)})",
+                _PRIMARY,
+            )
         case expression_nodes.Unary("not", operand):
             return f"NOT {_expression(operand, _NOT)}", _NOT
         case expression_nodes.Unary():
@@ -90,11 +99,17 @@ def _with_precedence(expression: expression_nodes.Expr) -> tuple[str, int]:
         case expression_nodes.Binary():
             return _binary(expression), _PRECEDENCE[expression.operator]
         case (
-            expression_nodes.InList() | expression_nodes.Between() | expression_nodes.Like() | expression_nodes.IsNull()
+            expression_nodes.InList()
+            | expression_nodes.InTable()
+            | expression_nodes.Between()
+            | expression_nodes.Like()
+            | expression_nodes.IsNull()
         ):
             return _predicate(expression), _COMPARISON
         case expression_nodes.Case():
             return _case(expression), _PRIMARY
+        case expression_nodes.Call(name, (argument,)) if name == COUNT_DISTINCT:
+            return f"count(DISTINCT {_path(argument)})", _PRIMARY
         case expression_nodes.Call(name, arguments):
             return f"{quote_name(name)}({_listed(arguments)})", _PRIMARY
         case expression_nodes.Elements(expression_nodes.Literal(True), of):
@@ -106,6 +121,20 @@ def _with_precedence(expression: expression_nodes.Expr) -> tuple[str, int]:
         case expression_nodes.Same(names):
             return f"SAME({render_names(names)})", _PRIMARY
     raise TypeError(f"{expression!r} is not an expression")
+
+
+def _path(operand: expression_nodes.Expr) -> str:
+    """What `.name` and `[key]` follow, and what follows DISTINCT: a path, a call, or anything in parentheses."""
+    text = render_expression(operand)
+    is_path = isinstance(
+        operand,
+        expression_nodes.Field
+        | expression_nodes.Member
+        | expression_nodes.Entry
+        | expression_nodes.Call
+        | expression_nodes.Cast,
+    )
+    return text if is_path else f"({text})"
 
 
 def _literal(literal: expression_nodes.Literal) -> tuple[str, int]:
@@ -138,18 +167,26 @@ def _binary(binary: expression_nodes.Binary) -> str:
 
 
 def _predicate(
-    predicate: expression_nodes.InList | expression_nodes.Between | expression_nodes.Like | expression_nodes.IsNull,
+    predicate: expression_nodes.InList
+    | expression_nodes.InTable
+    | expression_nodes.Between
+    | expression_nodes.Like
+    | expression_nodes.IsNull,
 ) -> str:
     operand = _expression(predicate.operand, _CONCATENATION)
     negation = "NOT " if predicate.negated else ""
     match predicate:
         case expression_nodes.InList():
             return f"{operand} {negation}IN ({_listed(predicate.items)})"
+        case expression_nodes.InTable():
+            column = "" if predicate.column is None else f".{quote_word(predicate.column)}"
+            return f"{operand} {negation}IN {quote_name(predicate.table)}{column}"
         case expression_nodes.Between():
             low, high = _expression(predicate.low, _CONCATENATION), _expression(predicate.high, _CONCATENATION)
             return f"{operand} {negation}BETWEEN {low} AND {high}"
         case expression_nodes.Like():
-            return f"{operand} {negation}LIKE {_quoted(predicate.pattern)}"
+            word = "ILIKE" if predicate.ignores_case else "LIKE"
+            return f"{operand} {negation}{word} {_quoted(predicate.pattern)}"
         case expression_nodes.IsNull():
             return f"{operand} IS {negation}NULL"
 

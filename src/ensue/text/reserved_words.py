@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from ensue.nodes.names import Handle, Name, Spoken, Stream, quoted
+from ensue.nodes.names import Handle, Name, SpokenName, Stream, quoted
 from ensue.nodes.patterns import OPERATORS
 
 RESERVED = (
@@ -18,8 +18,9 @@ _WORD = re.compile(r"[^\W\d]\w*")
 _WRITTEN = re.compile(r"`(?:[^`]|``)+`|[^\W\d]\w*")
 _RESERVED = re.compile("|".join(RESERVED), re.IGNORECASE)
 # Words that an opening bracket turns into an operator.
-_BEFORE_BRACKET = re.compile("SEQ|SAME", re.IGNORECASE)
+_BEFORE_BRACKET = re.compile("SEQ|SAME|DISTINCT", re.IGNORECASE)
 _OPERATOR = re.compile("|".join(name.rstrip("*+") for name in OPERATORS), re.IGNORECASE)
+_PATTERN = re.compile("PATTERN", re.IGNORECASE)
 # Words that are something else before a name or a bracket, at the beginning of an item.
 _BEFORE_ITEM = re.compile("FIRST|LAST|COLLECT|ANY", re.IGNORECASE)
 
@@ -65,7 +66,7 @@ def render_variable(name: Name) -> str:
             return quote_name(name)
         case Handle(stream):
             return quote_always(str(stream))
-        case Spoken():
+        case SpokenName():
             return str(name)
         case _:
             return quote_always(str(name))
@@ -78,6 +79,15 @@ def quote_query_name(name: str) -> str:
     ('late', '`next`')
     """
     return quote_always(name) if _OPERATOR.fullmatch(name) else quote_name(name)
+
+
+def quote_table(name: str) -> str:
+    """The name of a table as text after FROM, where PATTERN is a keyword.
+
+    >>> quote_table("events"), quote_table("Pattern")
+    ('events', '`Pattern`')
+    """
+    return quote_always(name) if _PATTERN.fullmatch(name) else quote_name(name)
 
 
 def quote_word(name: str) -> str:

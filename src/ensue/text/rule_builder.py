@@ -306,7 +306,7 @@ class RuleRules(ValueRules):
         for argument in arguments:
             self.problems += head_problem(argument.expression, self.source.text)
         listed = tuple(rules.HeadArgument(expression, name, place) for expression, name, place in arguments)
-        return rules.Rule(head, listed, body, span)
+        return rules.names_first(rules.Rule(head, listed, body, span))
 
     def given_arguments(self, span: Span, *arguments: NamedArgument) -> tuple[NamedArgument, ...]:
         return arguments

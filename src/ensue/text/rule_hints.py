@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ensue.errors import closest
+from ensue.nodes.patterns import OPERATORS
 from ensue.nodes.rules import RELATIONS
 from ensue.text.hints import Lexeme, Slip, item_of
 from ensue.text.reserved_words import is_reserved
@@ -41,8 +42,11 @@ def _without_keyword(slip: Slip) -> str:
         return "write an action as `ON head variable WHERE condition DO action(...)`"
     if not _is_name(slip.found) or words[1:2] != ["("]:
         return ""
-    rule = any(word in _ARROWS for word in words)
-    return f"a rule starts with RULE: `RULE {slip.found.text}(...) <- ...`" if rule else "a fact starts with FACT"
+    if any(word in _ARROWS for word in words):
+        return f"a rule starts with RULE: `RULE {slip.found.text}(...) <- ...`"
+    if words[0] in ("SEQ", "AND", "OR", *OPERATORS):
+        return f"start a query with PATTERN: `PATTERN {words[0]}(...)`"
+    return "a fact starts with FACT"
 
 
 def _without_body(slip: Slip) -> str:

@@ -47,14 +47,14 @@ _GROUPS = (
     ),
     (
         "an operator",
-        ("DIVIDE", "STAR", "PLUS", "MINUS", "CONCAT", "COMPARISON", "_IN", "_NOT", "_BETWEEN", "_LIKE", "_IS", "_AND",
-         "_OR"),
+        ("DIVIDE", "STAR", "PLUS", "MINUS", "CONCAT", "COMPARISON", "_IN", "_NOT", "_BETWEEN", "_LIKE", "_ILIKE", "_IS",
+         "_AND", "_OR", "_LSQB"),
     ),
-    ("an operator", ("CONCAT", "COMPARISON", "_IN", "_NOT", "_BETWEEN", "_LIKE", "_IS", "_AND", "_OR")),
+    ("an operator", ("CONCAT", "COMPARISON", "_IN", "_NOT", "_BETWEEN", "_LIKE", "_ILIKE", "_IS", "_AND", "_OR")),
     ("an operator", ("_OR", "_AND")),
     (
-        "a clause (WHERE, PARTITION BY, WITHIN, MATCH, CONSUME, SHARE, HAVING or RETURN)",
-        ("_MATCH", "_WHERE", "_PARTITION", "_WITHIN", "_CONSUME", "_SHARE", "_HAVING", "_RETURN"),
+        "a clause (WHERE, PARTITION BY, WITHIN, ALLOWING TIES, MATCH, CONSUME, SHARE, HAVING or RETURN)",
+        ("_ALLOWING_TIES", "_MATCH", "_WHERE", "_PARTITION", "_WITHIN", "_CONSUME", "_SHARE", "_HAVING", "_RETURN"),
     ),
     ("a number", ("INTEGER", "DECIMAL", "MINUS")),
     ("a name", ("NAME", "QUOTED")),
@@ -134,6 +134,9 @@ def _unexpected(slip: Slip) -> Problem:
 
 def _expectation(accepted: frozenset[str]) -> str:
     rest, phrases = set(accepted), []
+    if {"_LSQB", "DIVIDE"} <= rest and "_LPAR" not in rest:
+        # After a field: another dot is one of many ways to go on.
+        rest.discard("_DOT")
     for phrase, terminals in _GROUPS:
         if terminals[0] in rest:
             phrases.append(phrase)

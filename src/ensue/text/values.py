@@ -15,6 +15,9 @@ from ensue.nodes import expressions
 from ensue.nodes.patterns import Events, Ticks
 from ensue.text.reserved_words import unquote_name
 
+COUNT_DISTINCT = "count_distinct"
+"""The aggregate whose text is `count(DISTINCT x)`."""
+
 INT64_MIN = -(2**63)
 INT64_MAX = 2**63 - 1
 
@@ -255,6 +258,11 @@ class ValueRules:
     ) -> expressions.InList:
         return expressions.InList(operand, items, bool(negated), span)
 
+    def in_table(
+        self, span: Span, operand: expressions.Expr, negated: bool | None, table: str, column: str | None
+    ) -> expressions.InTable:
+        return expressions.InTable(operand, table, column, bool(negated), span)
+
     def between(
         self, span: Span, operand: expressions.Expr, negated: bool | None, low: expressions.Expr, high: expressions.Expr
     ) -> expressions.Between:
@@ -262,6 +270,9 @@ class ValueRules:
 
     def like(self, span: Span, operand: expressions.Expr, negated: bool | None, text: Token) -> expressions.Like:
         return expressions.Like(operand, _unquote_text(text), bool(negated), span)
+
+    def ilike(self, span: Span, operand: expressions.Expr, negated: bool | None, text: Token) -> expressions.Like:
+        return replace(self.like(span, operand, negated, text), ignores_case=True)
 
     def is_null(self, span: Span, operand: expressions.Expr, negated: bool | None) -> expressions.IsNull:
         return expressions.IsNull(operand, bool(negated), span)
@@ -278,8 +289,29 @@ class ValueRules:
     def field(self, span: Span, variable: str, name: str) -> expressions.Field:
         return expressions.Field(variable, name, span)
 
+    def member_of(self, span: Span, operand: expressions.Expr, name: str) -> expressions.Member:
+        return expressions.Member(operand, name, span)
+
+    def entry_of(self, span: Span, operand: expressions.Expr, key: expressions.Expr) -> expressions.Entry:
+        return expressions.Entry(operand, key, span)
+
+    def entry_of_column(self, span: Span, column: str, key: expressions.Expr) -> expressions.Entry:
+        return expressions.Entry(expressions.Field(None, column, span.head(len(column))), key, span)
+
     def call(self, span: Span, name: str, *arguments: expressions.Expr | None) -> expressions.Call:
+        if name.lower() == COUNT_DISTINCT:
+            self._report(span, _only_in_count(name))
         return expressions.Call(name.lower(), tuple(argument for argument in arguments if argument is not None), span)
+
+    def distinct_call(self, span: Span, name: str, argument: expressions.Expr) -> expressions.Call:
+        if name.lower() != "count":
+            self._report(span, _only_in_count(name))
+        return expressions.Call(COUNT_DISTINCT, (argument,), span)
+
+    def cast(self, span: Span, name: str, operand: expressions.Expr, target: str) -> expressions.Cast:
+        if name.lower() not in ("cast", "try_cast"):
+            self._report(span, _only_in_cast(name))
+        return expressions.Cast(operand, target.upper(), name.lower() == "try_cast", span)
 
     def same(self, span: Span, *names: str) -> expressions.Same:
         return expressions.Same(names, span)
@@ -341,6 +373,19 @@ class ValueRules:
         except LiteralError as error:
             self._report(span, error.problem)
             return 1
+
+
+def _only_in_count(name: str) -> Problem:
+    if name.lower() == "list":
+        hint = "the distinct values of a list are `collect_set(x)`"
+    else:
+        hint = "the number of distinct values is `count(DISTINCT x)`, the list of them is `collect_set(x)`"
+    return Problem("function-arguments", f"DISTINCT is only allowed in `count`, not in `{name}`", hint=hint)
+
+
+def _only_in_cast(name: str) -> Problem:
+    message = f"AS is only allowed in CAST and TRY_CAST, not in `{name}`"
+    return Problem("function-arguments", message, hint="for example CAST(a.x AS BIGINT)")
 
 
 def _window_size(message: str, hint: str = "") -> Problem:

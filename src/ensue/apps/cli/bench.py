@@ -96,7 +96,13 @@ class Work:
     time: str
     type: str | None
     end: str | None = None
+    order: list[str] | None = None
     unit: float | None = None
+
+    @property
+    def columns(self) -> dict[str, Any]:
+        """The arguments of `ensue.run` that describe the events."""
+        return {"time": self.time, "type": self.type, "end": self.end, "order": self.order}
 
     @property
     def events(self) -> int:
@@ -130,7 +136,14 @@ def drawn_work(events: int) -> list[Work]:
     ]
 
 
-def own_work(program: Program, events: Sequence[str], time: str, type: str | None, end: str | None) -> list[Work]:
+def own_work(
+    program: Program,
+    events: Sequence[str],
+    time: str,
+    type: str | None,
+    end: str | None,
+    order: list[str] | None = None,
+) -> list[Work]:
     """Returns each pattern of a user's program with the user's events."""
     sources = read_sources(events, [name for name in (time, end) if name is not None])
     named = name_patterns(program)
@@ -139,7 +152,7 @@ def own_work(program: Program, events: Sequence[str], time: str, type: str | Non
         chosen = choose_pattern(named, name)
         keys = chosen.statements.results[0].partition_by if chosen.statements.results else ()
         unit = _sorting_time(sources, time, keys)
-        work.append(Work(name, chosen, sources, time, type, end, unit))
+        work.append(Work(name, chosen, sources, time, type, end, order, unit))
     return work
 
 
@@ -190,7 +203,7 @@ def _measure_in_process(work: Work, repeat: int) -> Speed:
     found: dict[str, pa.Table] = {}
 
     def once() -> None:
-        found.update(run(work.sources, work.program, time=work.time, type=work.type, end=work.end, limits=NO_LIMITS))
+        found.update(run(work.sources, work.program, **work.columns, limits=NO_LIMITS))
 
     once()
     matches = sum(table.num_rows for table in found.values())
@@ -227,7 +240,7 @@ def _measure_frames(work: Work, spark: Any, folder: Path, repeat: int) -> Speed:
     frames = _frames(work.sources, spark, folder)
 
     def found() -> Any:
-        results = run(frames, work.program, time=work.time, type=work.type, end=work.end, limits=NO_LIMITS)
+        results = run(frames, work.program, **work.columns, limits=NO_LIMITS)
         (frame,) = results.values()
         return frame
 

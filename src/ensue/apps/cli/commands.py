@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from enum import StrEnum
 from pathlib import Path
@@ -19,15 +18,10 @@ class _Commands(TyperGroup):
     """The group of all commands. It does not fail when a reader such as `head` closes the pipe."""
 
     def main(self, *arguments: Any, **options: Any) -> Any:
-        if os.environ.get("NO_COLOR"):
-            from typer import rich_utils
-
-            # Otherwise help and errors would still have bold text.
-            rich_utils.COLOR_SYSTEM = None
         try:
             return super().main(*arguments, **options)
         except SystemExit as left:
-            # Both typer and rich exit from within their handling of the broken pipe.
+            # Typer exits from within its handling of the broken pipe.
             if isinstance(left.__context__, BrokenPipeError):
                 raise SystemExit(0) from None
             raise
@@ -40,6 +34,7 @@ app = typer.Typer(
     epilog="Start with `ensue demo`. `ensue explain FILE` shows what a pattern means and how it runs.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
+    rich_markup_mode=None,  # plain text: rich would take most of the time of `--help`
 )
 
 
@@ -108,6 +103,12 @@ TypeColumn = Annotated[str | None, typer.Option(metavar="COLUMN", help="stream o
 EndColumn = Annotated[
     str | None, typer.Option(metavar="COLUMN", help="end of an event, for events with a duration", show_default=False)
 ]
+OrderColumn = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="COLUMN", help="order of events at the same time; repeat it for several columns", show_default=False
+    ),
+]
 
 TableFiles = Annotated[
     list[str] | None,
@@ -138,10 +139,11 @@ def check(
     files: ProgramFiles,
     format: Annotated[ProblemFormat, typer.Option(help="json: a list of problems on stdout")] = ProblemFormat.TEXT,
 ) -> None:
-    """Check programs without data: syntax, names, scopes, and contradictory time conditions.
+    """Check programs without data.
 
-    All problems of a file are reported together, but only the first syntax error. Field names require data: `detect`
-    checks them. Exit code 0: no problems; 1: problems found; 2: a file cannot be read.
+    It checks syntax, names and scopes, and finds contradictory time conditions. All problems of a file are reported
+    together, but only the first syntax error. Field names require data: `detect` checks them. Exit code 0: no
+    problems; 1: problems found; 2: a file cannot be read.
     """
     from ensue.apps.cli.check import run_check
 
@@ -158,7 +160,10 @@ def explain(
         bool, typer.Option("--stages", help="show the program after each rewrite step instead of the plan")
     ] = False,
 ) -> None:
-    """Show what each pattern means and how it runs: its graph, its plan, and the state that a stream keeps."""
+    """Show what each pattern means and how it runs.
+
+    It prints the graph, the plan, and the state that a stream keeps.
+    """
     from ensue.apps.cli.program_files import explain_program, read_program
     from ensue.apps.cli.terminal import reported
 
@@ -176,6 +181,7 @@ def detect(
     time: TimeColumn,
     type: TypeColumn = None,
     end: EndColumn = None,
+    order: OrderColumn = None,
     table: TableFiles = None,
     pattern: PatternName = None,
     format: Annotated[TableFormat, typer.Option(help="output format of the matches")] = TableFormat.TABLE,
@@ -210,7 +216,10 @@ def detect(
         ),
     ] = None,
 ) -> None:
-    """Find the matches of a program in files of events. Matches are written to stdout, everything else to stderr."""
+    """Find the matches of a program in files of events.
+
+    Matches are written to stdout, everything else to stderr.
+    """
     from ensue.apps.cli.detect import detect_in_files, write_matches
     from ensue.apps.cli.program_files import choose_pattern, read_program
     from ensue.apps.cli.terminal import reported
@@ -218,7 +227,7 @@ def detect(
     with reported():
         program = choose_pattern(read_program(file), pattern)
         uncertain = (probability, alternatives)
-        found = detect_in_files(program, events, time, type, end, limit, table or (), since, until, *uncertain)
+        found = detect_in_files(program, events, time, type, end, order, limit, table or (), since, until, *uncertain)
         wanted = {name: table for name, table in found.items() if pattern in (None, name)}
         write_matches(wanted, format.value, rows)
 
@@ -239,9 +248,10 @@ def violations(
     format: Annotated[TableFormat, typer.Option(help="output format of the violations")] = TableFormat.TABLE,
     rows: RowsShown = None,
 ) -> None:
-    """Show the traces that break a CONSTRAINT of a program: which constraint, which event breaks it, and when.
+    """Show the traces that break a CONSTRAINT of a program.
 
-    The exit code is 0 whether or not a constraint is broken. Scripts can use `--format json`.
+    It prints which constraint was broken, by which event, and when. The exit code is 0 whether or not a constraint
+    is broken. Scripts can use `--format json`.
     """
     from ensue.apps.cli.detect import violations_in_files, write_matches
     from ensue.apps.cli.program_files import read_program
@@ -262,6 +272,7 @@ def why_not(
     time: TimeColumn,
     type: TypeColumn = None,
     end: EndColumn = None,
+    order: OrderColumn = None,
     name: Annotated[
         str | None,
         typer.Option(
@@ -273,14 +284,17 @@ def why_not(
     examples: Annotated[int, typer.Option(min=0, help="near misses to show for each requirement")] = 3,
     format: Annotated[ProblemFormat, typer.Option(help="json: one object on stdout")] = ProblemFormat.TEXT,
 ) -> None:
-    """Explain why a pattern does not match: how far events got, what stopped them, and the nearest misses."""
+    """Explain why a pattern does not match.
+
+    It prints how far events got, what stopped them, and the nearest misses.
+    """
     from ensue.apps.cli.detect import why_not_in_files
     from ensue.apps.cli.program_files import read_program
     from ensue.apps.cli.terminal import reported
 
     with reported():
         program = read_program(file)
-        show(why_not_in_files(program, data, time, type, end, name, examples, format is ProblemFormat.JSON))
+        show(why_not_in_files(program, data, time, type, end, order, name, examples, format is ProblemFormat.JSON))
 
 
 @app.command(
@@ -299,6 +313,7 @@ def report(
     time: Annotated[str | None, typer.Option(metavar="COLUMN", help="time of an event", show_default=False)] = None,
     type: TypeColumn = None,
     end: EndColumn = None,
+    order: OrderColumn = None,
     table: TableFiles = None,
     output: Annotated[Path, typer.Option(metavar="FILE", help="file to write the page to")] = Path("report.html"),
     title: Annotated[
@@ -307,7 +322,9 @@ def report(
     keys: Annotated[int, typer.Option(min=1, help="number of keys to show; keys with matches come first")] = 50,
     format: Annotated[ProblemFormat, typer.Option(help="json: a summary on stdout")] = ProblemFormat.TEXT,
 ) -> None:
-    """Write the results of a program as one HTML page: timelines, matches with their proofs, patterns and plans.
+    """Write the results of a program as one HTML page.
+
+    The page has timelines, matches with their proofs, patterns and plans.
 
     A pipeline file names its own events. They are read once on Spark, streams from their start, and nothing is
     written to the outputs of the pipeline.
@@ -319,11 +336,12 @@ def report(
     as_json, wanted = format is ProblemFormat.JSON, title or file.stem
     with reported():
         if file.suffix in PIPELINES:
-            given = {"--events": events, "--time": time, "--type": type, "--end": end, "--table": table}
+            given = {"--events": events, "--time": time, "--type": type, "--end": end, "--order": order}
+            given |= {"--table": table}
             page = report_on_pipeline(file, [name for name, value in given.items() if value], wanted, keys, as_json)
         else:
             program = read_program(file)
-            page = report_on_files(program, events or (), time, type, end, table or (), wanted, keys)
+            page = report_on_files(program, events or (), time, type, end, order, table or (), wanted, keys)
         write_report(page, output, as_json)
 
 
@@ -348,9 +366,10 @@ def demo(
     ] = None,
     format: Annotated[ProblemFormat, typer.Option(help="json: one object with all results")] = ProblemFormat.TEXT,
 ) -> None:
-    """Run patterns, a rule and constraints over a generated week of orders, as a stream on Spark.
+    """Stream a generated week of orders through Spark.
 
-    The alerts are printed as tables and written to a page, demo.html, in the current folder or in FOLDER.
+    The program has patterns, a rule and constraints. The alerts are printed as tables and written to a page,
+    demo.html, in the current folder or in FOLDER.
     """
     from ensue.apps.cli.terminal import reported
 
@@ -380,6 +399,7 @@ def bench(
     time: Annotated[str | None, typer.Option(metavar="COLUMN", help="time of an event", show_default=False)] = None,
     type: TypeColumn = None,
     end: EndColumn = None,
+    order: OrderColumn = None,
     size: Annotated[
         int, typer.Option(min=1000, help="number of events to generate if there is no --events")
     ] = 2_000_000,
@@ -387,7 +407,10 @@ def bench(
     on: Annotated[Runtime, typer.Option(help="spark: a batch on local Spark, requires Java")] = Runtime.PROCESS,
     format: Annotated[BenchFormat, typer.Option(help="json: a list of figures on stdout")] = BenchFormat.TABLE,
 ) -> None:
-    """Measure how many events this machine processes per second, for generated events or for your own."""
+    """Measure how many events this machine processes per second.
+
+    It uses generated events or your own.
+    """
     from ensue.apps.cli.bench import drawn_work, measure, own_work, show_speeds
     from ensue.apps.cli.program_files import read_program
     from ensue.apps.cli.terminal import UsageError, reported
@@ -402,7 +425,7 @@ def bench(
         elif not events or time is None:
             raise UsageError("no-events", "a program requires events", "add --events DATA --time COLUMN")
         else:
-            work = own_work(read_program(file), events, time, type, end)
+            work = own_work(read_program(file), events, time, type, end, order)
         show_speeds(measure(work, on is Runtime.SPARK, runs), format is BenchFormat.JSON)
 
 
@@ -417,11 +440,12 @@ def run(
         ProblemFormat, typer.Option(help="json: problems, the plan and console rows as JSON on stdout")
     ] = ProblemFormat.TEXT,
 ) -> None:
-    """Run a pipeline file on Spark: sources, a program, and outputs for its results.
+    """Run a pipeline file on Spark.
 
-    The file is checked before Spark starts, and all problems are reported together. Ctrl-C and SIGTERM stop a stream
-    cleanly, and the next run resumes it. Exit code 0: the pipeline finished; 1: it failed or the file has problems;
-    2: the file cannot be read; 130: stopped by Ctrl-C; 143: stopped by SIGTERM.
+    A pipeline has sources, a program, and outputs for its results. The file is checked before Spark starts, and all
+    problems are reported together. Ctrl-C and SIGTERM stop a stream cleanly, and the next run resumes it. Exit code
+    0: the pipeline finished; 1: it failed or the file has problems; 2: the file cannot be read; 130: stopped by
+    Ctrl-C; 143: stopped by SIGTERM.
     """
     from ensue.apps.cli.run import read_pipeline_file, run_file, show_plan
     from ensue.apps.cli.terminal import reported
@@ -456,7 +480,7 @@ def errors(
         ProblemFormat, typer.Option(help="json: one object, or a list of all codes, on stdout")
     ] = ProblemFormat.TEXT,
 ) -> None:
-    """Explain an error code with an example and its output, or list all codes.
+    """Explain an error code with an example, or list all codes.
 
     Exit code 0: explained; 2: unknown code.
     """
@@ -498,9 +522,10 @@ def init(
     force: Annotated[bool, typer.Option("--force", help="overwrite existing files")] = False,
     format: Annotated[ProblemFormat, typer.Option(help="json: the proposal on stdout")] = ProblemFormat.TEXT,
 ) -> None:
-    """Write a commented starter project for a table: a program, a pipeline and a README.
+    """Write a commented starter project for a table.
 
-    It inspects the columns and rows and proposes the time, type and key columns, unless you set them, and a pattern of
+    The project has a program, a pipeline and a README. The command
+    inspects the columns and rows and proposes the time, type and key columns, unless you set them, and a pattern of
     two streams that often follow each other.
     """
     from ensue.apps.cli.starter import report_project, start_project

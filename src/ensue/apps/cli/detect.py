@@ -39,6 +39,7 @@ def detect_in_files(
     time: str,
     type: str | None,
     end: str | None,
+    order: list[str] | None,
     limit: int | None,
     tables: Sequence[str] = (),
     since: str | None = None,
@@ -60,6 +61,7 @@ def detect_in_files(
         time=time,
         type=type,
         end=end,
+        order=order,
         probability=probability,
         alternatives=alternatives,
         limits=limits,
@@ -188,13 +190,16 @@ def why_not_in_files(
     time: str,
     type: str | None,
     end: str | None,
+    order: list[str] | None,
     name: str | None,
     examples: int,
     as_json: bool,
 ) -> str:
     """Explains why a pattern does not match in the files, as text or as JSON."""
     sources = read_sources(data, [column for column in (time, end) if column is not None])
-    found = why_not(sources, name_patterns(program), time=time, type=type, end=end, name=name, examples=examples)
+    found = why_not(
+        sources, name_patterns(program), time=time, type=type, end=end, order=order, name=name, examples=examples
+    )
     if not as_json:
         return found.to_text()
     steps = [plain_value(row) for row in found.table.to_pylist()]
@@ -230,6 +235,7 @@ def report_on_files(
     time: str | None,
     type: str | None,
     end: str | None,
+    order: list[str] | None,
     tables: Sequence[str],
     title: str,
     most_keys: int,
@@ -244,7 +250,15 @@ def report_on_files(
     sources = read_sources(events, [column for column in (time, end) if column is not None])
     given = read_tables(tables)
     return report(
-        sources, program, time=time, type=type, end=end, tables=given or None, title=title, most_keys=most_keys
+        sources,
+        program,
+        time=time,
+        type=type,
+        end=end,
+        order=order,
+        tables=given or None,
+        title=title,
+        most_keys=most_keys,
     )
 
 

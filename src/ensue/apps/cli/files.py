@@ -23,7 +23,8 @@ def read_sources(given: Sequence[str], times: Sequence[str]) -> dict[str, pa.Tab
     if len(named) == 1 and named[0][0] is None:
         return _read_table(named[0][1], times)
     if any(stream is None for stream, _ in named):
-        raise UsageError("unnamed-stream", "several event files require a stream for each", "use --events STREAM=FILE")
+        said = "with several event files, each file needs a stream"
+        raise UsageError("unnamed-stream", said, "use --events STREAM=FILE")
     streams = [str(stream) for stream, _ in named]
     repeated = [stream for stream in streams if streams.count(stream) > 1]
     if repeated:

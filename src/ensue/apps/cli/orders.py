@@ -32,7 +32,7 @@ MONDAY = 1_741_564_800
 """2025-03-10 00:00 UTC in seconds: the time of the first orders."""
 
 Seconds = npt.NDArray[np.float64]
-Chosen = npt.NDArray[np.bool_]
+Mask = npt.NDArray[np.bool_]
 FIRST_ORDER = 100_001
 
 
@@ -44,7 +44,7 @@ class _Draws:
     amounts: npt.NDArray[np.float64]
     tables: list[pa.Table] = field(default_factory=list)
 
-    def chance(self, share: float) -> Chosen:
+    def chance(self, share: float) -> Mask:
         return self.random.random(len(self.amounts)) < share
 
     def hours(self, typical: float) -> Seconds:
@@ -54,7 +54,7 @@ class _Draws:
     def add(
         self,
         stream: str,
-        chosen: Chosen,
+        chosen: Mask,
         at: Seconds,
         severity: npt.NDArray[np.int64] | None = None,
         channels: Sequence[str] = (),
@@ -91,7 +91,7 @@ def draw_orders(count: int, seed: int) -> pa.Table:
     return pa.concat_tables(drawing.tables).sort_by([("t", "ascending"), ("order_id", "ascending")])
 
 
-def _draw_fulfilment(drawing: _Draws, placed: Seconds) -> tuple[Chosen, Seconds]:
+def _draw_fulfilment(drawing: _Draws, placed: Seconds) -> tuple[Mask, Seconds]:
     """Adds events from placing to shipping or cancelling. Returns which orders were shipped, and when."""
     everyone = np.ones(len(placed), bool)
     drawing.add("Placed", everyone, placed)
@@ -110,7 +110,7 @@ def _draw_fulfilment(drawing: _Draws, placed: Seconds) -> tuple[Chosen, Seconds]
     return shipped, at_shipping
 
 
-def _draw_complaints(drawing: _Draws, delivered: Chosen, at_delivery: Seconds) -> None:
+def _draw_complaints(drawing: _Draws, delivered: Mask, at_delivery: Seconds) -> None:
     complaining = delivered & drawing.chance(0.06)
     at_complaint = at_delivery + drawing.hours(12)
     severity = drawing.random.integers(1, 6, len(delivered))

@@ -99,12 +99,13 @@ class _Fit:
             stream = _value(source, "stream")
             if stream is None and "stream" not in source.places and len(sources) > 1:
                 hint = "add `stream: NAME`, or use one source with `type`"
-                yield _option("several sources require `stream` for each", _begin(source), hint)
+                yield _option("with several sources, each source needs `stream`", _begin(source), hint)
             if stream is not None and stream in seen:
                 yield _option(
                     f"stream `{stream}` has two sources", source.places["stream"], "combine them in one source"
                 )
             seen.add(stream or "")
+        yield from _orders(sources)
         yield from self._shared_mode(sources)
 
     def _source(self, source: CheckedMapping) -> Iterator[Problem]:
@@ -255,6 +256,17 @@ class _Fit:
                 place = self.values.places.get("tables", _begin(self.values))
                 hint = f"add `{name}` to `tables`, with its `format` and `path`"
                 yield Problem("pipeline-table", f"TABLE `{name}` of the program has no source", place, hint=hint)
+
+
+def _orders(sources: list[CheckedMapping]) -> Iterator[Problem]:
+    """Checks that the sources are ordered by the same columns: events of different sources are compared as well."""
+    given = [(source, [column.value for column in _list(source, "order")]) for source in sources]
+    ordered = [(source, names) for source, names in given if names]
+    for source, names in ordered[1:]:
+        if names != ordered[0][1]:
+            message = f"the sources have different orders: `{', '.join(ordered[0][1])}` and `{', '.join(names)}`"
+            hint = "rename columns with `columns`, so that all sources are ordered by the same names"
+            yield _option(message, source.places["order"], hint)
 
 
 def _ruleset(program: Program) -> Ruleset:

@@ -45,6 +45,13 @@ class ListOf:
 
 
 @dataclass(frozen=True, slots=True)
+class OneOrMore:
+    """A value, or a list of such values."""
+
+    item: TextOf
+
+
+@dataclass(frozen=True, slots=True)
 class MapOf:
     """A mapping whose keys are names from the user or the program. `named` describes the named things."""
 
@@ -76,7 +83,7 @@ class Record:
         return next(key for key in self.keys if key.name == name)
 
 
-Shape: TypeAlias = "TextOf | Number | Flag | Settings | ListOf | MapOf | Record"
+Shape: TypeAlias = "TextOf | Number | Flag | Settings | ListOf | OneOrMore | MapOf | Record"
 
 UNIT = r"(milliseconds?|seconds?|minutes?|hours?|days?|weeks?)"
 LENGTH = TextOf(pattern=rf"[0-9]+ {UNIT}( [0-9]+ {UNIT})*", expected="a duration such as `10 minutes`")
@@ -121,6 +128,7 @@ SOURCE = Record(
         Key("time", COLUMN, "the column with the time of an event (a timestamp or an integer)", True),
         Key("type", COLUMN, "the column with the stream of an event"),
         Key("end", COLUMN, "the column with the end of an event, for events with a duration"),
+        Key("order", OneOrMore(COLUMN), "the column, or columns, that order the events at the same time"),
         Key("watermark", LENGTH, "how late events may arrive; for `mode: stream`"),
         Key("watermark_column", COLUMN, "the timestamp column of the watermark, if `time` is an integer"),
         Key("late", OUTPUT, "the output for late rows; for `mode: stream`"),
@@ -165,7 +173,11 @@ PIPELINE = Record(
         Key("query", TextOf(expected="the text of a program", multiline=True), "the text of the program"),
         Key("sources", ListOf(SOURCE), "sources of events, one in total or one per stream", True),
         Key("tables", MapOf(TABLE, "TABLEs of the program"), "the rows of the program's TABLEs"),
-        Key("outputs", MapOf(OUTPUT, "patterns and rules"), "outputs of patterns and rules; others are discarded"),
+        Key(
+            "outputs",
+            MapOf(OUTPUT, "patterns and rules"),
+            "outputs of patterns and rules; results without an output are discarded",
+        ),
         Key(
             "timed_out",
             MapOf(OUTPUT, "patterns"),
@@ -177,7 +189,11 @@ PIPELINE = Record(
         Key("checkpointLocation", PATH, "the folder for the progress and state of a stream"),
         Key("trigger", TRIGGER, "when a stream runs a micro-batch, in Spark's words (default: as soon as rows arrive)"),
         Key("limit", Number(0), "the maximum number of matches of a pattern (default: 10 million)"),
-        Key("match_id", Flag(), "whether outputs start with an id that is the same in every run (default: false)"),
+        Key(
+            "match_id",
+            Flag(),
+            "whether outputs have a column `match_id`, which is the same in every run (default: false)",
+        ),
         Key(
             "emit",
             TextOf(("complete", "eager")),
@@ -222,6 +238,8 @@ def _schema(shape: Shape) -> dict[str, Any]:
             return {"type": "object", "additionalProperties": {"type": ["string", "number", "boolean"]}}
         case ListOf(item):
             return {"type": "array", "items": _schema(item), "minItems": 1}
+        case OneOrMore(item):
+            return {"anyOf": [_schema(item), _schema(ListOf(item))]}
         case MapOf(item):
             return {"type": "object", "additionalProperties": _schema(item)}
         case Record():

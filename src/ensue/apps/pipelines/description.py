@@ -98,6 +98,7 @@ def _table(table: model.Table) -> dict[str, Any]:
 def _source(source: model.SourceOfEvents) -> dict[str, Any]:
     own = {name: _raw(getattr(source, name)) for name in ("time", "type", "end", "watermark", "watermark_column")}
     made: dict[str, Any] = {"stream": _raw(source.stream), **_table(source.table), "value": _raw(source.value), **own}
+    made["order"] = [column.raw for column in source.order] or None
     made["late"] = None if source.late is None else _sink(source.late)
     if source.value is not None:
         made["rejected"] = source.rejected if isinstance(source.rejected, str) else _sink(source.rejected)

@@ -183,6 +183,7 @@ class _Builder:
         return model.SourceOfEvents(
             self._table(item),
             **given,
+            order=tuple(_several(item, "order")),
             late=None if late is None else self._sink(late),
             rejected="fail" if rejected is None else self._policy(rejected),
         )
@@ -226,6 +227,11 @@ def resolved_path(given: str, folder: Path) -> str:
 def _given(mapped: CheckedMapping, key: str) -> FileValue | None:
     found = mapped.values.get(key)
     return found if isinstance(found, FileValue) else None
+
+
+def _several(mapped: CheckedMapping, key: str) -> list[FileValue]:
+    found = mapped.values.get(key)
+    return [value for value in found if isinstance(value, FileValue)] if isinstance(found, list) else []
 
 
 def _text(mapped: CheckedMapping, key: str) -> str | None:

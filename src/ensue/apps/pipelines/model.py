@@ -62,6 +62,7 @@ class SourceOfEvents:
     time: FileValue
     type: FileValue | None
     end: FileValue | None
+    order: tuple[FileValue, ...]
     watermark: FileValue | None
     watermark_column: FileValue | None
     late: Sink | None

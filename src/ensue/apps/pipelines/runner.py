@@ -122,7 +122,7 @@ PAUSE = 0.5
 
 
 @dataclass(frozen=True, slots=True)
-class Ran:
+class PipelineRun:
     """The result of a run. `stopped` is true if a request stopped it; a stream then resumes at the next run."""
 
     stopped: bool = False
@@ -131,7 +131,7 @@ class Ran:
 
 def run_pipeline(
     pipeline: Pipeline, show: Show, *, stop: Callable[[], bool] = lambda: False, upgrade: bool = False
-) -> Ran:
+) -> PipelineRun:
     """Runs a pipeline until it ends or `stop` returns True. Errors do not contain the values of variables."""
     with _clean_session_of(pipeline) as spark:
         job = _Job(pipeline, spark, show)
@@ -190,7 +190,7 @@ class _Job:
     spark: Any
     show: Show
 
-    def batch(self) -> Ran:
+    def batch(self) -> PipelineRun:
         own = self.pipeline
         sources = self._sources()
         events, reading = self._events(sources), self._reading()
@@ -210,7 +210,7 @@ class _Job:
                 found.release()
         if own.actions:
             total = _sum(total, act(events, own.program, self._receivers(), delivery=self._delivery(), **reading))
-        return Ran(deliveries=total)
+        return PipelineRun(deliveries=total)
 
     def report(self, title: str, most_keys: int) -> HtmlReport:
         events = self._events(self._sources())
@@ -228,12 +228,12 @@ class _Job:
                 return self._courier(name, sink).deliver(identified(rows).toArrow())
         return None
 
-    def stream(self, stop: Callable[[], bool], upgrade: bool) -> Ran:
+    def stream(self, stop: Callable[[], bool], upgrade: bool) -> PipelineRun:
         running: list[Any] = []
         try:
             for start_one in self._streams(upgrade):
                 running.append(start_one())
-            return Ran(stopped=not _wait(running, stop))
+            return PipelineRun(stopped=not _wait(running, stop))
         finally:
             for query in running:
                 query.stop()
@@ -303,7 +303,7 @@ class _Job:
             case None:
                 return _ignore
             case ConsoleSink():
-                return _Shown(self, name)
+                return _ConsoleRows(self, name)
             case SparkSinkOf():
                 return MicroBatchSink(self._writing(sink))
             case WebhookSink():
@@ -372,7 +372,8 @@ class _Job:
             name: read_frame(self.spark, self._reading_of(table), streaming=False)
             for name, table in self.pipeline.tables.items()
         }
-        common = {"limits": Limits(matches=self.pipeline.limit), "tables": tables or None}
+        order = next(([column.value for column in source.order] for source in sources if source.order), None)
+        common = {"order": order, "limits": Limits(matches=self.pipeline.limit), "tables": tables or None}
         first = sources[0]
         if first.stream is None:
             return {"time": first.time.value, "type": _value(first.type), "end": _value(first.end), **common}
@@ -429,7 +430,7 @@ def row_calls(rows: pa.Table, name: str) -> pa.Table:
 
 
 @dataclass(frozen=True, slots=True)
-class _Shown:
+class _ConsoleRows:
     """Shows the rows of each micro-batch that has rows."""
 
     job: _Job

@@ -44,6 +44,11 @@ class Checker:
                 return self._mapping(tree, definition.TextOf(multiline=True), any_scalar=True)
             case definition.ListOf(item), Items():
                 return self._list(tree, item, key)
+            case definition.OneOrMore(item), Items():
+                return self._list(tree, item, key)
+            case definition.OneOrMore(item), Text():
+                given = self._text(tree, item, key, "or a list of them")
+                return None if given is None else [given]
             case definition.TextOf(), Text():
                 return self._text(tree, shape, key)
             case ((definition.Number() | definition.Flag()), Text()):
@@ -210,6 +215,8 @@ def _described(shape: definition.Shape) -> str:
             return "`true`" if shape.only else "`true` or `false`"
         case definition.ListOf():
             return "a list"
+        case definition.OneOrMore(item):
+            return f"{_described(item)} or a list of them"
         case definition.Record(short=definition.TextOf() as short):
             return f"{_described(short)} or a mapping"
         case _:
@@ -231,6 +238,8 @@ def _advice(shape: definition.Shape) -> str:
             return f"write a mapping with {' or '.join(f'`{name}`' for name in names)}"
         case definition.Number():
             return "write an integer without a unit"
+        case definition.OneOrMore(item):
+            return _advice(item)
         case definition.ListOf():
             return "write each item on its own line, starting with `- `"
         case _:

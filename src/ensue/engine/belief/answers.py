@@ -294,7 +294,7 @@ class Ask:
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class KnownBeliefs:
     """Beliefs of a state with their key columns, and time columns if there are several."""
 
     keys: pa.Table
@@ -304,7 +304,9 @@ class Known:
 
     def answer(self, ask: Ask) -> pa.Table:
         """The table that answers a question."""
-        known = self if ask.given is None else Known(self.keys, self.count, self.answers.under(ask.given), self.lost)
+        known = (
+            self if ask.given is None else KnownBeliefs(self.keys, self.count, self.answers.under(ask.given), self.lost)
+        )
         table: pa.Table = getattr(known, ask.what)(*ask.arguments)
         return table
 

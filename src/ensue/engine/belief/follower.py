@@ -11,10 +11,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from ensue.engine.belief.answers import Answers, Known
+from ensue.engine.belief.answers import Answers, KnownBeliefs
 from ensue.engine.belief.changes import FINE, REASONS
 from ensue.engine.belief.model import StatePlan, plan_state
-from ensue.engine.belief.updates import Held, Moments, Question, UpdateResult, follow, nothing_held
+from ensue.engine.belief.updates import HeldBeliefs, Moments, Question, UpdateResult, follow, nothing_held
 from ensue.engine.sources import EventSource, Mask, load_sources
 from ensue.engine.stage import Clock, conformed
 from ensue.kernels.beliefs import Beliefs
@@ -38,7 +38,7 @@ class Reason:
 
 
 @dataclass(frozen=True, slots=True)
-class SetAside:
+class IgnoredRows:
     """The rows that a state ignored, once for each such state: a table per input, and the counts by reason."""
 
     tables: tuple[pa.Table, ...]
@@ -49,7 +49,7 @@ class SetAside:
 class BeliefState:
     """What is kept between steps: beliefs by key, one for each state, and per input the rows after the watermark."""
 
-    held: tuple[Held, ...]
+    held: tuple[HeldBeliefs, ...]
     waiting: tuple[pa.Table, ...]
 
     @property
@@ -75,7 +75,7 @@ class BeliefAnswers:
     """
 
     rows: tuple[pa.Table, ...]
-    set_aside: SetAside
+    ignored: IgnoredRows
     late: tuple[Mask, ...]
     state: BeliefState
 
@@ -118,8 +118,6 @@ class StateStage:
         ]
         due = [_due(source, None if clock.last else clock.until) for source in self._loaded(joined)]
         now = [table if mask.all() else table.filter(pa.array(mask)) for table, mask in zip(joined, due, strict=True)]
-        if self.questions.settled:
-            now = [in_settled_order(table) for table in now]
         # What is held is copied first, so that an error leaves it as it was.
         held = tuple(map(_copied, state.held))
         rows, aside = self._followed(held, now)
@@ -129,7 +127,9 @@ class StateStage:
         )
         return BeliefAnswers(rows, aside, late, BeliefState(held, waiting))
 
-    def _followed(self, held: Sequence[Held], tables: Sequence[pa.Table]) -> tuple[tuple[pa.Table, ...], SetAside]:
+    def _followed(
+        self, held: Sequence[HeldBeliefs], tables: Sequence[pa.Table]
+    ) -> tuple[tuple[pa.Table, ...], IgnoredRows]:
         """Applies rows to all states, and returns them with their columns."""
         asked, sources = self.questions, self._loaded(tables)
         columns: dict[str, pa.Array] = {}
@@ -156,16 +156,16 @@ class StateStage:
         """The rows after the watermark."""
         return self._loaded(state.waiting)
 
-    def known(self, state: BeliefState, until: int | None = None) -> list[Known]:
+    def known(self, state: BeliefState, until: int | None = None) -> list[KnownBeliefs]:
         """The beliefs of each state after all processed events, or at a later moment."""
         found, nothing = [], self._loaded([item.table for item in self.inputs])
         for plan, held in zip(self.plans, map(_copied, state.held), strict=True):
             if until is not None:
                 follow(plan, held, nothing, question=Question(until=until))
-            found.append(Known(held.keys, held.count, Answers(plan, held.beliefs.chances), held.beliefs.lost))
+            found.append(KnownBeliefs(held.keys, held.count, Answers(plan, held.beliefs.chances), held.beliefs.lost))
         return found
 
-    def known_at(self, tables: Sequence[pa.Table], moments: pa.Table, times: npt.NDArray[np.int64]) -> KnownAt:
+    def known_at(self, tables: Sequence[pa.Table], moments: pa.Table, times: npt.NDArray[np.int64]) -> MomentBeliefs:
         """The beliefs of each state at some moments, each a key and a time, in past events."""
         asked, sources = self.questions, self._loaded(tables)
         question, found, reasons = Question(moments=Moments(moments, times)), [], []
@@ -174,8 +174,8 @@ class StateStage:
             reasons.append(followed.reasons)
             names = [*plan.statement.partition_by, self.inputs[0].time]
             answers = Answers(plan, followed.chances)
-            found.append(Known(moments.select(names), moments.num_rows, answers, followed.lost))
-        return KnownAt(found, self._set_aside(tables, reasons))
+            found.append(KnownBeliefs(moments.select(names), moments.num_rows, answers, followed.lost))
+        return MomentBeliefs(found, self._set_aside(tables, reasons))
 
     def _loaded(self, tables: Sequence[pa.Table]) -> tuple[EventSource, ...]:
         inputs = [item.of(table) for item, table in zip(self.inputs, tables, strict=True)]
@@ -189,7 +189,7 @@ class StateStage:
         words = pa.array([str(Reason(plan.statement.name, words)) for plan in self.plans for words in REASONS])
         return words.take(pa.array(code.astype(np.int32), mask=code == FINE))
 
-    def _set_aside(self, tables: Sequence[pa.Table], reasons: Sequence[npt.NDArray[np.int8]]) -> SetAside:
+    def _set_aside(self, tables: Sequence[pa.Table], reasons: Sequence[npt.NDArray[np.int8]]) -> IgnoredRows:
         """The ignored rows; `reasons` are those of each state for the rows of all tables."""
         found, counts, first = [], Counter[Reason](), 0
         for table in tables:
@@ -204,21 +204,15 @@ class StateStage:
                 parts.append(table.take(pa.array(rows)).append_column(REASON, said))
             found.append(pa.concat_tables(parts))
             first += table.num_rows
-        return SetAside(tuple(found), counts)
+        return IgnoredRows(tuple(found), counts)
 
 
 @dataclass(frozen=True, slots=True)
-class KnownAt:
+class MomentBeliefs:
     """The beliefs of each state at some moments, and the ignored rows."""
 
-    known: list[Known]
-    set_aside: SetAside
-
-
-def in_settled_order(table: pa.Table) -> pa.Table:
-    """The rows in an order that does not depend on their arrival."""
-    plain = [field.name for field in table.schema if not pa.types.is_nested(field.type)]
-    return table.sort_by([(name, "ascending") for name in plain]) if table.num_rows else table
+    known: list[KnownBeliefs]
+    ignored: IgnoredRows
 
 
 def _behind(waiting: pa.Table, table: pa.Table) -> pa.Table:
@@ -232,10 +226,10 @@ def _shaped(table: pa.Table, item: InputTable) -> pa.Table:
     return conformed(table.select(item.table.column_names), item.table.schema).combine_chunks()
 
 
-def _copied(held: Held) -> Held:
+def _copied(held: HeldBeliefs) -> HeldBeliefs:
     beliefs = held.beliefs
     copied = Beliefs(beliefs.chances.copy(), beliefs.moments.copy(), beliefs.lost.copy())
-    return Held(held.keys, held.count, copied)
+    return HeldBeliefs(held.keys, held.count, copied)
 
 
 def _at_or_before(source: EventSource, limit: int | None) -> Mask:

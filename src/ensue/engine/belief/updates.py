@@ -25,6 +25,7 @@ from ensue.engine.belief.changes import (
 )
 from ensue.engine.belief.model import StatePlan
 from ensue.engine.keys import NO_KEY, encode_columns
+from ensue.engine.order import in_ties, row_ranks
 from ensue.engine.sources import EventSource, Mask
 from ensue.errors import Problem, QueryError, SchemaError, did_you_mean
 from ensue.expr.kinds import Kind
@@ -44,7 +45,7 @@ MOST_NUMBERS = 4_000_000
 
 
 @dataclass(slots=True)
-class Held:
+class HeldBeliefs:
     """The beliefs by key: `keys` has the columns of PARTITION BY, `count` rows."""
 
     keys: pa.Table
@@ -84,14 +85,16 @@ class UpdateResult:
     reasons: npt.NDArray[np.int8]
 
 
-def nothing_held(plan: StatePlan) -> Held:
+def nothing_held(plan: StatePlan) -> HeldBeliefs:
     """The beliefs before the first event."""
-    return Held(pa.table({}), 0, belief_kernels.Beliefs(np.zeros((0, plan.size)), np.zeros(0, np.int64), np.zeros(0)))
+    return HeldBeliefs(
+        pa.table({}), 0, belief_kernels.Beliefs(np.zeros((0, plan.size)), np.zeros(0, np.int64), np.zeros(0))
+    )
 
 
 def follow(
     plan: StatePlan,
-    held: Held,
+    held: HeldBeliefs,
     sources: Sequence[EventSource],
     policy: str = "error",
     probability: str | None = None,
@@ -107,7 +110,7 @@ def follow(
     read.reasons[~valid] = NO_TIME
     if policy == "error" and read.undeclared is not None and (read.reasons == UNDECLARED).any():
         raise undeclared_error(plan, read.undeclared, _moment(sources, read.undeclared.row))
-    events = _Events(plan, held, read.changes, times, np.where(valid, keys[:rows], NO_KEY))
+    events = _Events(plan, held, read.changes, times, np.where(valid, keys[:rows], NO_KEY), sources, probability)
     if question.moments is not None:
         events = events.with_moments(question.moments.times, keys[rows:])
     columns, chances, lost, status = events.run(POLICIES[policy], question, rows)
@@ -133,7 +136,7 @@ def _has_keys(plan: StatePlan, source: EventSource) -> bool:
     return all(name in source.input.table.column_names for name in plan.statement.partition_by)
 
 
-def _number_keys(plan: StatePlan, held: Held, sources: Sequence[EventSource], moments: Moments | None) -> Codes:
+def _number_keys(plan: StatePlan, held: HeldBeliefs, sources: Sequence[EventSource], moments: Moments | None) -> Codes:
     """A number for the key of every row, with those of moments last; new keys are added to `held`."""
     names, statement = plan.statement.partition_by, plan.statement
     lengths = [len(source.starts) for source in sources] + ([len(moments.times)] if moments is not None else [])
@@ -164,7 +167,7 @@ def _number_keys(plan: StatePlan, held: Held, sources: Sequence[EventSource], mo
 
 
 def _key_columns(
-    name: str, held: Held, sources: Sequence[EventSource], moments: Moments | None, lengths: Sequence[int]
+    name: str, held: HeldBeliefs, sources: Sequence[EventSource], moments: Moments | None, lengths: Sequence[int]
 ) -> list[pa.Array]:
     """One key column: of the held keys, of each table, of the moments."""
     given = [source.column(name) if name in source.input.table.column_names else None for source in sources]
@@ -188,7 +191,7 @@ def _key_columns(
         raise SchemaError("key-type", said, "cast the columns to one type") from error
 
 
-def _add_keys(plan: StatePlan, held: Held, keys: pa.Table, count: int) -> None:
+def _add_keys(plan: StatePlan, held: HeldBeliefs, keys: pa.Table, count: int) -> None:
     """Adds new keys with the initial belief of STARTS."""
     if not plan.statement.partition_by and held.count:
         return
@@ -207,10 +210,13 @@ class _Events:
     """Rows with their keys and changes, ready for the kernel; those of moments have a place."""
 
     plan: StatePlan
-    held: Held
+    held: HeldBeliefs
     changes: belief_kernels.Changes
     times: Int64s
     keys: Codes
+    sources: Sequence[EventSource] = ()
+    """The tables of the rows, to order those at the same time."""
+    probability: str | None = None
     places: Codes | None = None
 
     def with_moments(self, times: Int64s, keys: Codes) -> _Events:
@@ -235,6 +241,8 @@ class _Events:
             changes,
             np.concatenate([self.times, times]),
             np.concatenate([self.keys, keys]),
+            self.sources,
+            self.probability,
             places,
         )
 
@@ -265,12 +273,20 @@ class _Events:
         return events._in_pieces(order, offsets, policy, question, rows, status), captured, lost, status
 
     def _order(self) -> tuple[Codes, Int64s]:
-        """The rows by key, time and arrival, and the start of each key."""
+        """The rows by key, time, order columns and content, and the start of each key."""
         if is_sorted(self.times):
-            return group_by_key(self.keys, self.held.count)
-        by_time = order_by_time(self.times)
-        places, offsets = group_by_key(self.keys[by_time], self.held.count)
-        return by_time[places], offsets
+            order, offsets = group_by_key(self.keys, self.held.count)
+        else:
+            by_time = order_by_time(self.times)
+            places, offsets = group_by_key(self.keys[by_time], self.held.count)
+            order = by_time[places]
+        tied = in_ties(self.keys[order], self.times[order])
+        if tied.any():
+            rows = order[tied]
+            used = {*self.plan.statement.reads, *([] if self.probability is None else [self.probability])}
+            ranks = row_ranks(self.sources, rows, used)
+            order[tied] = rows[np.lexsort((ranks, self.times[rows], self.keys[rows]))]
+        return order, offsets
 
     def _sorted(self, order: Codes) -> _Events:
         """The same in sorted order, so that the kernel reads events consecutively."""
@@ -344,7 +360,7 @@ def _pieces(offsets: Int64s, most: int) -> Iterator[tuple[int, int]]:
 
 def _contradiction(
     plan: StatePlan,
-    held: Held,
+    held: HeldBeliefs,
     sources: Sequence[EventSource],
     read: EventChanges,
     times: Int64s,

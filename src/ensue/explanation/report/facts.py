@@ -14,7 +14,8 @@ from ensue.analysis.declarations import declarations, streams_of
 from ensue.analysis.scopes import counts_events
 from ensue.api import LoadedProgram, run
 from ensue.engine.sources import EventSource
-from ensue.errors import counted
+from ensue.engine.views import members_of
+from ensue.errors import Problem, QueryError, counted
 from ensue.explanation.near_misses import moment_in_words
 from ensue.explanation.report.lanes import (
     BINS,
@@ -92,7 +93,7 @@ class Facts:
             "title": self.title,
             "time": self._time(first, last),
             "rows": self.loaded.report.rows if self.counts is None else self.counts.rows,
-            "setAside": self.loaded.report.set_aside,
+            "setAside": self.loaded.report.ignored,
             "patterns": [self._pattern(one, first, last) for one in self.found],
             "statements": [_statement(name, entry) for name, entry in self.explained],
             "streams": self._streams(groups, events),
@@ -186,10 +187,13 @@ class Facts:
         rows: dict[str, int] = {}
         for source in self.loaded.sources:
             item = source.input
+            for name in item.views:
+                time_type = self.loaded.planned.plans[0].catalog.time_type
+                rows[str(name)] = len(members_of(source, name, time_type))
             if item.stream is not None:
                 rows[in_words(item.stream)] = item.table.num_rows
             else:
-                counts = pc.value_counts(source.column(str(item.type)))
+                counts = pc.value_counts(source.column(str(item.type)).cast(pa.string()))
                 rows |= dict(zip(map(str, counts.field(0).to_pylist()), counts.field(1).to_pylist(), strict=True))
         return rows
 
@@ -269,6 +273,14 @@ def sample(asked: FrameRequest, limits: PageLimits) -> tuple[Any, Counts]:
         "needs all events of the state, but a report on a DataFrame reads only the keys that it shows",
         "add the answer as a column with `ensue.beliefs.track` first, and use that column in the pattern",
     )
+    if asked.statements.selections:
+        problem = Problem(
+            "selected-report",
+            "a report on a DataFrame reads only the keys that it shows, but streams of rows compute their keys",
+            asked.statements.selections[0].span,
+            hint="collect the rows first: `ensue.report(frame.toArrow(), ...)`",
+        )
+        raise QueryError([problem], asked.statements.source)
     planned = plan_queries(empty_tables(asked.events), asked.statements, asked.columns, True, asked.fixed)
     heads = {made.name: keys_of_head(made) for made in planned.derivations if made.name in asked.written.heads}
     columns = asked.columns

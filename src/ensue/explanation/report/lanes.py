@@ -20,6 +20,7 @@ from ensue.engine.rows import MatchChunk, completion_times
 from ensue.engine.sources import EventSource, Mask, Report
 from ensue.engine.stage import Member
 from ensue.engine.traces import WatchedEvents
+from ensue.engine.views import members_of, with_keys
 from ensue.engine.workspace import cached_candidates
 from ensue.errors import LimitError, citing
 from ensue.explanation.near_misses import key_in_words
@@ -121,7 +122,7 @@ MATCH_ID = "match_id"
 
 
 @dataclass(frozen=True, slots=True)
-class Read:
+class ReadCounts:
     """The events read for a variable: its stream, its number of events, and how many of them meet its predicates."""
 
     stream: Stream
@@ -145,7 +146,7 @@ class ResultMatches:
     output: OutputSchema
     chunks: list[MatchChunk]
     report: Report
-    read: tuple[Read, ...]
+    read: tuple[ReadCounts, ...]
 
     @cached_property
     def starts(self) -> Int64s:
@@ -217,7 +218,7 @@ def find_all(
 
 def _collected(
     member: Member, watched: WatchedEvents, chunks: Iterator[MatchChunk], options: Options
-) -> tuple[list[MatchChunk], tuple[Read, ...]]:
+) -> tuple[list[MatchChunk], tuple[ReadCounts, ...]]:
     """Return the matches of a result and the counts of events read for it."""
     found: list[MatchChunk] = []
     count = 0
@@ -230,7 +231,7 @@ def _collected(
     return found, _read(member.plan, watched)
 
 
-def _read(plan: QueryPlan, watched: WatchedEvents) -> tuple[Read, ...]:
+def _read(plan: QueryPlan, watched: WatchedEvents) -> tuple[ReadCounts, ...]:
     """Count the events read for each variable, including forbidden and listed events; count rounds only once."""
     store, found = watched.store, watched.completing
     read = {}
@@ -239,7 +240,9 @@ def _read(plan: QueryPlan, watched: WatchedEvents) -> tuple[Read, ...]:
             for variable in inner.graph.variables:
                 name = str(without_rounds(variable.name))
                 kept = len(cached_candidates(variable, inner.graph, store, plan.catalog, found))
-                read[variable.stream, name] = Read(variable.stream, name, len(store.streams[variable.stream]), kept)
+                read[variable.stream, name] = ReadCounts(
+                    variable.stream, name, len(store.streams[variable.stream]), kept
+                )
     return tuple(read.values())
 
 
@@ -301,13 +304,20 @@ class LaneGroup:
 
     def rows_of(self, source: EventSource) -> tuple[Int64s, Lanes]:
         """Return the rows of a table that are in a lane of the group, and their lanes."""
-        table = source.input.table
         wanted = self._takes_part(source)
+        source = self._keyed(source)
+        table = source.input.table
         if not wanted.any() or not {*self.keys} <= {*table.column_names}:
             return np.empty(0, np.int64), np.empty(0, np.int64)
         lanes = np.where(wanted, self.lanes([source.column(key) for key in self.keys], table.num_rows), -1)
         rows = np.flatnonzero(lanes >= 0)
         return rows, lanes[rows]
+
+    def _keyed(self, source: EventSource) -> EventSource:
+        """Return the table with the keys that streams of rows compute."""
+        if not source.input.views or not self.found:
+            return source
+        return with_keys(source, self.keys, self.found[0].plan.catalog.time_type)
 
     def _takes_part(self, source: EventSource) -> Mask:
         """Return which rows belong to streams that the patterns of the group use."""
@@ -321,14 +331,17 @@ class LaneGroup:
         else:
             values = pa.array(sorted(name for name in self.streams if isinstance(name, str)), pa.string())
             found = pc.is_in(source.column(str(item.type)).cast(pa.string()), values)
-            wanted = found.to_numpy(zero_copy_only=False)
+            wanted = np.array(found.to_numpy(zero_copy_only=False))
+        for name in item.views if self.found else ():
+            if name in self.streams:
+                wanted[members_of(source, name, self.found[0].plan.catalog.time_type)] = True
         return wanted if source.valid is None else wanted & source.valid
 
     def keys_of(self, source: EventSource) -> tuple[list[pa.Array], Int64s] | None:
         """Return the keys of the used rows of a table, column by column, and their starts; None without keys."""
+        mask, source = self._takes_part(source), self._keyed(source)
         if not {*self.keys} <= {*source.input.table.column_names}:
             return None
-        mask = self._takes_part(source)
         return [source.column(key).filter(pa.array(mask)) for key in self.keys], source.starts[mask]
 
 

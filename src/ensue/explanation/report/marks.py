@@ -12,6 +12,7 @@ import pyarrow as pa
 from ensue.api import LoadedProgram
 from ensue.engine.output import render_chunk
 from ensue.engine.sources import EventSource, Mask
+from ensue.engine.views import first_streams
 from ensue.errors import citing
 from ensue.explanation.near_misses import moment_in_words
 from ensue.explanation.proofs import OWN, Prover
@@ -104,7 +105,11 @@ class Marks:
         if item.stream is not None:
             streams = [in_words(item.stream)] * len(wanted)
         else:
-            streams = source.input.table.column(str(item.type)).take(rows).to_pylist()
+            streams = source.input.table.column(str(item.type)).take(rows).cast(pa.string()).to_pylist()
+        if item.views:
+            own_names = pa.array([None] * len(source.starts), pa.string())
+            chosen = first_streams(source, own_names, time_type).take(rows).to_pylist()
+            streams = [name or other for name, other in zip(chosen, streams, strict=True)]
         for (row, number), stream, own in zip(wanted, streams, values, strict=True):
             start, end = int(source.starts[row]), int(source.ends[row])
             events[number] = {

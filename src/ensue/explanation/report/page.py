@@ -19,7 +19,7 @@ from ensue.explanation.report.facts import Facts
 from ensue.explanation.report.lanes import MOST_ROWS_WITH_IDS, PageLimits, find_all
 from ensue.lower.phases import CheckedProgram
 from ensue.plan.plans import DEFAULT_LIMITS, Limits, Options
-from ensue.plan.program_plans import ColumnNames
+from ensue.plan.program_plans import ColumnNames, OrderColumns
 from ensue.programs import Program, QueryLike, explained_statements, program_statements, written_statements
 from ensue.runtimes.moments import Period
 from ensue.runtimes.tables import are_frames, arrow_tables, described, fixed_tables
@@ -63,7 +63,7 @@ class HtmlReport:
 
     def __repr__(self) -> str:
         said = (f"{one['name']!r}: {counted(one['count'], 'match', 'matches')}" for one in self.facts["patterns"])
-        return f"{type(self).__name__}({', '.join(said)})"
+        return f"HtmlReport of {', '.join(said)}; `save(path)` writes the page"
 
 
 def embedded(facts: Mapping[str, Any]) -> str:
@@ -87,6 +87,7 @@ def report(
     time: ColumnNames | None = None,
     type: str | None = None,
     end: ColumnNames | None = None,
+    order: OrderColumns | None = None,
     limits: Limits = DEFAULT_LIMITS,
     constraints: ConstraintsLike | None = None,
     tables: Mapping[str, Any] | None = None,
@@ -108,13 +109,13 @@ def report(
     >>> table = pa.table({"t": [1, 5], "type": ["Order", "Paid"], "id": [7, 7]})
     >>> page = report(table, "PATTERN paid SEQ(Order o, Paid p) PARTITION BY id WITHIN 10", time="t", type="type")
     >>> page
-    HtmlReport('paid': 1 match)
+    HtmlReport of 'paid': 1 match; `save(path)` writes the page
     """
     given = written_statements(query, constraints)
     written = _with_names(given)
     statements = program_statements(Program(written))
     shown = PageLimits(most_keys, most_events, most_matches)
-    source = described(events, time, type, end, tables=tables)
+    source = described(events, time, type, end, order, tables=tables)
     events, columns = source.table, replace(source.columns, probability=None, alternatives=None)
     options, period = Options(limit=match_limit(limits)), Period(since, until)
     fixed = fixed_tables(source.tables, statements, source.offered)

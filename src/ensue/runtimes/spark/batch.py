@@ -33,6 +33,7 @@ from ensue.plan.retention import TimeSlices, is_endless, slicing_of
 from ensue.runtimes.spark import worker
 from ensue.runtimes.spark.frames import FrameInput, carried, spark_schema
 from ensue.runtimes.spark.pushdown import column, in_streams, needed_rows, rows_between
+from ensue.runtimes.spark.selected_keys import are_computed, copied, with_members
 
 _KEYS = BooleanType | NumericType | DateType | TimestampType | TimestampNTZType | DayTimeIntervalType
 
@@ -55,6 +56,8 @@ def match_frames(
     """
     everything = all_plans(derivations, plans)
     slicing = None if derivations else slicing_of(plans)
+    if are_computed(inputs, keys, everything):
+        inputs = with_members(inputs, everything)
     layout = travelling(inputs, everything)
     carrier = carrier_of(outputs)
     task = worker.BatchTask(
@@ -155,11 +158,15 @@ def shuffled(
     """Shuffle the relevant rows by key and time slice."""
     ends_with_rows = all(own.until is None for own in bounds)
     horizon = [_last_end(inputs).alias(worker.HORIZON)] if ends_with_rows and any(map(is_endless, plans)) else []
+    computed = are_computed(inputs, keys, plans)
     beside = [*([column(worker.NEXT)] if slicing is not None else []), *horizon]
     frames = []
     for place, entry in enumerate(inputs):
         frame = _rows_in_time(entry, relevant_rows(entry, plans), bounds[place], plans[0].catalog.time_type)
-        by = route(inputs, place, keys)
+        if computed:
+            frame, by = copied(entry, frame, layout.inputs[place].table.column_names, keys, plans)
+        else:
+            by = route(inputs, place, keys)
         if slicing is not None:
             frame = frame.withColumn(worker.NEXT, _needed_again(entry, slicing))
             by = [*by, _slice_start(entry, slicing)]
@@ -266,13 +273,15 @@ def _slice_start(entry: FrameInput, slicing: TimeSlices) -> Column:
 def _last_use(entry: FrameInput, slicing: TimeSlices, start: Column, end: Column) -> Column:
     """Return the latest time at which a match with a row completes; null if the row is not needed after its end."""
     item = entry.item
-    if item.stream is not None:
-        return _latest(slicing.reach.get(item.stream), start, end)
-    assert item.type is not None
     streams: dict[Retention, list[Stream]] = {}
+    whole: list[Retention] = []
     for stream, reach in slicing.reach.items():
-        streams.setdefault(reach, []).append(stream)
+        if item.type is None or stream in item.views:
+            whole += [reach] if item.holds(stream) else []
+        else:
+            streams.setdefault(reach, []).append(stream)
     uses = [F.when(in_streams(item, names), _latest(reach, start, end)) for reach, names in streams.items()]
+    uses += [_latest(reach, start, end) for reach in dict.fromkeys(whole)]
     never = F.lit(None).cast("long")
     return F.greatest(never, *uses) if uses else never
 

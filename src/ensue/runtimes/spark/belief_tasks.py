@@ -56,7 +56,7 @@ class StateTask(ABC):
 
     @property
     def tracking(self) -> BeliefMachine:
-        return BeliefMachine.of(replace(self.questions, settled=True), self.layout.inputs)
+        return BeliefMachine.of(self.questions, self.layout.inputs)
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         spare_imports()
@@ -98,7 +98,7 @@ class RowsTask(StateTask):
     def answer(self, tables: Sequence[pa.Table]) -> pa.Table:
         told = self.tracking.run(tables).told
         assert told is not None
-        return (told.set_aside.tables if self.aside else told.rows)[self.place]
+        return (told.ignored.tables if self.aside else told.rows)[self.place]
 
 
 def is_stream(events: Mapping[str, DataFrame] | DataFrame) -> bool:
@@ -229,7 +229,7 @@ class TrackTask:
 
     @property
     def tracking(self) -> BeliefMachine:
-        return BeliefMachine.of(replace(self.questions, settled=True), self.inputs)
+        return BeliefMachine.of(self.questions, self.inputs)
 
     def carried(self, place: int) -> pa.Schema:
         """Return the columns of an output."""

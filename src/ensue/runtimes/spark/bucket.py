@@ -26,8 +26,9 @@ from ensue.plan.outputs import OutputSchema
 from ensue.plan.plans import Options, QueryPlan, Retention
 from ensue.plan.program_plans import ProgramPlan
 from ensue.plan.retention import Wake, reach_of_streams, wakes_of
+from ensue.plan.selections import MEMBER
 from ensue.plan.states import StateQuestions
-from ensue.runtimes.spark.worker import Carrier, in_settled_order
+from ensue.runtimes.spark.worker import Carrier
 
 NO_WATERMARK = -(2**62)
 """The watermark before Spark has one: no row is late and no match is complete."""
@@ -127,7 +128,7 @@ class BucketTask:
         if number == CARRIED:
             return self.carrier.schema
         plans = len(self.plans)
-        return self.matches[number] if number < plans else self.inputs[number - plans].table.schema
+        return self.matches[number] if number < plans else as_given(self.inputs[number - plans].table).schema
 
     def step(self, saved: bytes | None, payloads: Iterable[Payload], watermark: int) -> BucketStep:
         """Process the rows of a micro-batch and its watermark in milliseconds."""
@@ -158,7 +159,7 @@ class BucketTask:
             return []
         if not self.gives_late:
             return [Output(number, rows.num_rows, None)]
-        return [Output(number, count, data) for count, data in packed(rows)]
+        return [Output(number, count, data) for count, data in packed(as_given(rows))]
 
     def state(self, saved: bytes | None) -> State:
         """Restore the saved state of a bucket, or create a new one."""
@@ -167,12 +168,7 @@ class BucketTask:
         return restore(self.machine, read_state(saved), self.predecessors, self.text)
 
     def _tables(self, payloads: Iterable[Payload]) -> list[pa.Table]:
-        tables = tables_of(self.inputs, payloads)
-        return (
-            [in_settled_order(table) for table in tables]
-            if any(p.by_arrival for p in self.machine.all_plans)
-            else tables
-        )
+        return tables_of(self.inputs, payloads)
 
     def _saved(self, state: State) -> bytes:
         return as_bytes(snapshot(self.machine, state, len(self.inputs) > 1, text=self.text), state)
@@ -181,6 +177,11 @@ class BucketTask:
         """Return the millisecond at which the bucket has something to do without a new row; None if never."""
         moment = next_moment(self.machine, state, until, self.times)
         return None if moment is None else self.clock.milliseconds(moment)
+
+
+def as_given(rows: pa.Table) -> pa.Table:
+    """Return the rows without the columns that list the streams of a copy."""
+    return rows.drop_columns([name for name in rows.column_names if name.startswith(MEMBER)])
 
 
 def tables_of(inputs: Sequence[InputTable], payloads: Iterable[Payload]) -> list[pa.Table]:

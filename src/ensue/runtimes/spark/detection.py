@@ -32,6 +32,7 @@ from ensue.runtimes.spark.batch import (
 from ensue.runtimes.spark.belief_tasks import answered, is_stream
 from ensue.runtimes.spark.frames import FrameInput, carried, empty_tables, frame_inputs, spark_schema
 from ensue.runtimes.spark.java import require_pyspark
+from ensue.runtimes.spark.selected_keys import are_computed
 from ensue.runtimes.spark.session import advise
 from ensue.runtimes.spark.stream import matches_in, plan_stream
 from ensue.runtimes.spark.worker import Carrier, Layout, spare_imports
@@ -217,10 +218,13 @@ def any_match_of_frames(
         )
     advise(inputs[0].frame.sparkSession)
     plans = all_plans(planned.derivations, planned.plans)
+    keys = planned.plans[0].query.partition_by
+    if are_computed(inputs, keys, plans):
+        # A worker plans again, for which rows must be as they were given: all in one task.
+        keys = ()
     layout = travelling(inputs, plans)
     schema = in_process(tables).schema
     returned = pa.schema([pa.field(item.name, carried(item.type)) for item in schema])
-    keys = planned.plans[0].query.partition_by
     rows = shuffled(inputs, layout, plans, None, keys, [Bounds() for _ in inputs])
     return rows.mapInArrow(_AnyTask(layout, in_process, returned), spark_schema(returned))
 
@@ -239,6 +243,6 @@ class _AnyTask:
         if filled:
             unpacked = self.layout.unpack(pa.Table.from_batches(filled))
             named = [item.stream for item in self.layout.inputs]
-            whole = len(named) == 1 and self.layout.inputs[0].type is not None
+            whole = len(named) == 1 and (self.layout.inputs[0].type is not None or self.layout.inputs[0].views)
             tables = unpacked[0] if whole else dict(zip(named, unpacked, strict=True))
             yield from self.in_process(tables).cast(self.returned).to_batches()

@@ -6,6 +6,7 @@ import base64
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from typing import Any
 
 import pyarrow as pa
 from pyspark.errors import AnalysisException
@@ -33,20 +34,21 @@ class Manifest:
     buckets: int
     eager: bool
     queries: str
-    inputs: tuple[dict[str, str | None], ...]
+    inputs: tuple[dict[str, Any], ...]
     predecessors: tuple[str, ...] = ()
     version: int = MANIFEST_VERSION
 
 
 def manifest_of(task: BucketTask, inputs: Sequence[InputTable], buckets: int) -> Manifest:
-    queries = query_text(task.plans, task.derivations, task.states)
+    queries = query_text(task.plans, task.derivations, task.states, task.inputs)
     return Manifest(task.keys, buckets, task.eager, queries, tuple(map(_described, inputs)))
 
 
-def _described(item: InputTable) -> dict[str, str | None]:
+def _described(item: InputTable) -> dict[str, Any]:
     stream = None if item.stream is None else str(item.stream)
     schema = base64.b64encode(item.table.schema.serialize().to_pybytes()).decode()
-    return {"stream": stream, "time": item.time, "end": item.end, "type": item.type, "schema": schema}
+    columns = {"stream": stream, "time": item.time, "end": item.end, "type": item.type}
+    return {**columns, "order": list(item.order) or None, "schema": schema}
 
 
 def read_manifests(spark: SparkSession, checkpoint: str) -> dict[tuple[str, ...], Manifest]:
@@ -64,8 +66,8 @@ def read_manifests(spark: SparkSession, checkpoint: str) -> dict[tuple[str, ...]
         if entry.get("version") != MANIFEST_VERSION:
             raise StateError(
                 "state-version",
-                f"the checkpoint was written by a release with manifest version {entry.get('version')}",
-                "continue with that release, or use a new checkpoint",
+                f"the checkpoint has version {entry.get('version')}; this release reads version {MANIFEST_VERSION}",
+                "continue with the release that wrote it, or use a new checkpoint",
             )
         manifest = Manifest(**{**entry, **{name: tuple(entry[name]) for name in ("keys", "inputs", "predecessors")}})
         found[manifest.keys] = manifest
@@ -91,7 +93,7 @@ def succeed(
         raise StateError(
             "state-shape",
             "the checkpoint was written with different tables or column names",
-            "pass the same tables in the same order, with the same `time`, `type` and `end`",
+            "pass the same tables in the same order, with the same `time`, `type`, `end` and `order`",
         )
     if before.queries == after.queries and before.eager == after.eager:
         return before
@@ -143,7 +145,7 @@ def _asks_states(manifest: Manifest) -> bool:
 
 def _declares_streams(manifest: Manifest) -> bool:
     statements = parse_statements(manifest.queries)
-    return bool(statements.declared or statements.heads)
+    return bool(statements.declared or statements.heads or statements.selections)
 
 
 def check_succession(text: str, before: Manifest, plans: Sequence[QueryPlan], inputs: Sequence[InputTable]) -> None:
@@ -171,11 +173,12 @@ def check_succession(text: str, before: Manifest, plans: Sequence[QueryPlan], in
         )
 
 
-def _by_columns(manifest: Manifest) -> list[dict[str, str | None]]:
-    return [{name: value for name, value in entry.items() if name != "schema"} for entry in manifest.inputs]
+def _by_columns(manifest: Manifest) -> list[dict[str, Any]]:
+    """The columns of the tables by role; an older manifest has no entry `order`."""
+    return [{"order": None, **entry, "schema": None} for entry in manifest.inputs]
 
 
-def _input(entry: Mapping[str, str | None]) -> InputTable:
-    schema = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(entry["schema"] or "")))
-    assert entry["time"] is not None
-    return InputTable(schema.empty_table(), entry["time"], entry["end"], entry["stream"], entry["type"])
+def _input(entry: Mapping[str, Any]) -> InputTable:
+    table = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(entry["schema"]))).empty_table()
+    order = tuple(entry.get("order") or ())
+    return InputTable(table, entry["time"], entry["end"], entry["stream"], entry["type"], order=order)

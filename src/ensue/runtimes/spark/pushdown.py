@@ -8,6 +8,7 @@ engine accepts. A condition without an exact counterpart in Spark counts as true
 from __future__ import annotations
 
 import operator
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -24,9 +25,9 @@ from pyspark.sql import types as T  # noqa: N812
 
 from ensue.analysis.catalog import StreamSchema
 from ensue.engine.retention import Bounds
-from ensue.expr.kinds import NANOSECONDS_PER_UNIT, constant
+from ensue.expr.kinds import LARGEST_INTEGER, NANOSECONDS_PER_UNIT, SMALLEST_INTEGER, Kind, constant
 from ensue.expr.operators import like_parts
-from ensue.expr.types import own_type, readable_type
+from ensue.expr.types import kind_of, own_type, readable_type
 from ensue.nodes import expressions
 from ensue.nodes.names import AnyEvent, Stream
 from ensue.nodes.uncertainty import CERTAINTY
@@ -53,8 +54,6 @@ _TICKS: Mapping[type[T.DataType], int] = MappingProxyType(
 )
 """Nanoseconds between neighbouring values of Spark's time types."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_EXACT_FLOATS = 2**53
-"""Integers below this equal their float64, so comparing floats is exact."""
 _CHAR_TYPE = "__CHAR_VARCHAR_TYPE_STRING"
 """The metadata key of CHAR(n) columns: Spark pads literals that are compared with such a column."""
 
@@ -115,6 +114,8 @@ def in_streams(item: InputTable, streams: Sequence[Stream]) -> Column:
     """Return the condition that a row of a table with a type column belongs to one of the streams."""
     assert item.type is not None
     name = column(item.type)
+    if kind_of(readable_type(item.table.schema.field(item.type).type)) is not Kind.TEXT:
+        name = name.cast("string")
     plain = [stream for stream in streams if not isinstance(stream, AnyEvent)]
     kinds = dict.fromkeys(kind for stream in plain for kind in item.hierarchy.kinds_of(stream))
     named = [kind for kind in kinds if isinstance(kind, str)]
@@ -135,11 +136,14 @@ def _variables(plan: QueryPlan, item: InputTable) -> Iterable[tuple[Stream, tupl
             for variable in inner.graph.variables:
                 if item.holds(variable.stream):
                     asked = [part for part in variable.predicates if not _is_about_certainty(part)]
+                    if variable.stream in item.views:
+                        yield variable.stream, item.views[variable.stream].demands(asked)
+                        continue
                     for kind in item.hierarchy.kinds_of(variable.stream):
                         yield kind, tuple(map(expressions.anonymous_predicate, asked))
     for stream in plan.watched:
         if item.holds(stream):
-            yield stream, ()
+            yield stream, item.views[stream].demands(()) if stream in item.views else ()
 
 
 def _is_about_certainty(predicate: expressions.Expr) -> bool:
@@ -220,9 +224,23 @@ class _Rows:
             name = self.item.end if side == "e" and self.item.end is not None else self.item.time
         return _Cell(column(name), self.schema[name])
 
+    def cell_of(self, expr: expressions.Expr) -> _Cell | None:
+        """Return the column of a field, of a field of a struct, or of an entry of a list or map; None for the rest."""
+        match expr:
+            case expressions.Field(_, name):
+                return self.cell(name)
+            case expressions.Member(operand, name):
+                inner = self.cell_of(operand)
+                return None if inner is None else _member(inner, name)
+            case expressions.Entry(operand, expressions.Literal(int() | str() as key)):
+                inner = self.cell_of(operand)
+                return None if inner is None else _entry(inner, key)
+        return None
+
     def with_keys(self, keys: tuple[str, ...], demands: Demands) -> Column | None:
         """Return the condition for rows that have these keys and meet the demands of some stream."""
-        present = [self.cell(key).is_missing(negated=True) for key in keys]
+        copied = [key for key in keys if all(view.copies(key) for view in self.item.views.values())]
+        present = [self.cell(key).is_missing(negated=True) for key in copied]
         return _all_of([*present, self.of_streams(demands)])
 
     def of_streams(self, demands: Demands) -> Column | None:
@@ -230,6 +248,11 @@ class _Rows:
         accepted = {stream: self._of_variables(choices) for stream, choices in demands.items()}
         if self.item.type is None:
             return _any_of(accepted.values())
+        if any(stream in self.item.views for stream in accepted):
+            return _any_of(
+                condition if stream in self.item.views else _all_of([in_streams(self.item, [stream]), condition])
+                for stream, condition in accepted.items()
+            )
         names = in_streams(self.item, list(accepted))
         if len(accepted) == 1:
             return _all_of([names, *accepted.values()])
@@ -260,9 +283,9 @@ class _Rows:
                 return _never()
             case expressions.Literal(bool() as value):
                 return None if value is not negated else _never()
-            case expressions.Field(_, name):
-                cell = self.cell(name)
-                if not isinstance(cell.type, T.BooleanType):
+            case expressions.Field() | expressions.Member() | expressions.Entry():
+                cell = self.cell_of(expr)
+                if cell is None or not isinstance(cell.type, T.BooleanType):
                     return None
                 return ~cell.column if negated else cell.column
             case expressions.Unary("not", operand):
@@ -279,10 +302,17 @@ class _Rows:
                 return self.accepted(both, negated is not expr.negated)
             case expressions.InList(operand, items):
                 return self.listed(operand, items, negated is not expr.negated)
-            case expressions.Like(expressions.Field(_, name), pattern):
-                return _like(self.cell(name), pattern, negated is not expr.negated)
-            case expressions.IsNull(expressions.Field(_, name)):
-                return self.cell(name).is_missing(negated is not expr.negated)
+            case expressions.Like(operand, pattern, ignores_case=False):
+                # ILIKE is not pushed down: Java lowers some letters in another way.
+                cell = self.cell_of(operand)
+                return None if cell is None else _like(cell, pattern, negated is not expr.negated)
+            case expressions.IsNull(operand):
+                cell = self.cell_of(operand)
+                return None if cell is None else cell.is_missing(negated is not expr.negated)
+            case expressions.Call(_, (operand, expressions.Literal() as literal)):
+                cell = self.cell_of(operand)
+                found = None if cell is None else _called(expr.name, cell, literal)
+                return None if found is None else ~found if negated else found
         return None
 
     def compared(self, comparison: str, left: expressions.Expr, right: expressions.Expr) -> Column | None:
@@ -290,29 +320,31 @@ class _Rows:
         literals = constant(left), constant(right)
         if expressions.Literal(None) in literals:
             return _never()
-        if isinstance(left, expressions.Field) and isinstance(right, expressions.Field):
-            return _compared_cells(comparison, self.cell(left.name), self.cell(right.name))
-        if isinstance(left, expressions.Field) and literals[1] is not None:
-            return _compared_literal(comparison, self.cell(left.name), literals[1])
-        if isinstance(right, expressions.Field) and literals[0] is not None:
-            return _compared_literal(_MIRRORED[comparison], self.cell(right.name), literals[0])
+        cells = self.cell_of(left), self.cell_of(right)
+        if cells[0] is not None and cells[1] is not None:
+            return _compared_cells(comparison, cells[0], cells[1])
+        if cells[0] is not None and literals[1] is not None:
+            return _compared_literal(comparison, cells[0], literals[1])
+        if cells[1] is not None and literals[0] is not None:
+            return _compared_literal(_MIRRORED[comparison], cells[1], literals[0])
         return None
 
     def listed(self, operand: expressions.Expr, items: tuple[expressions.Expr, ...], negated: bool) -> Column | None:
         """Translate `operand IN items`: one list for literals that Spark supports, a comparison for each other item."""
         conditions: list[Column | None] = []
         values: list[Column] = []
+        cell = self.cell_of(operand)
         for item in items:
             literal = constant(item)
             value = None
-            if isinstance(operand, expressions.Field) and literal is not None:
-                value = _same_value(self.cell(operand.name), literal)
+            if cell is not None and literal is not None:
+                value = _same_value(cell, literal)
             if value is not None:
                 values.append(value)
             else:
                 conditions.append(self.compared("!=" if negated else "=", operand, item))
-        if isinstance(operand, expressions.Field) and values:
-            found = self.cell(operand.name).column.isin(values)
+        if cell is not None and values:
+            found = cell.column.isin(values)
             conditions.append(~found if negated else found)
         return _all_of(conditions) if negated else _any_of(conditions)
 
@@ -337,9 +369,6 @@ def _compared_literal(comparison: str, cell: _Cell, literal: Constant) -> Column
     match literal:
         case expressions.Literal(int() | float() as number) if _is_float(cell.type) and number == 0:
             return _compared_zero(comparison, cell.column)
-        case expressions.Literal(float() as number) if isinstance(cell.type, T.IntegralType):
-            # Here Spark compares integers as floats, like the engine.
-            return _COMPARE[comparison](cell.column, F.lit(number))
     return None
 
 
@@ -351,7 +380,8 @@ def _same_value(cell: _Cell, literal: Constant) -> Column | None:
         case expressions.Literal(str() as value) if isinstance(cell.type, T.StringType) and cell.is_plain:
             return F.lit(value)
         case expressions.Literal(int() | float() as value) if _is_float(cell.type) and value != 0:
-            return F.lit(float(value))
+            # The engine compares exactly; Spark would round the integer.
+            return F.lit(float(value)) if float(value) == value else None
     place = _place(cell.type, literal)
     return _whole_value(cell.type, place.numerator) if place is not None and place.denominator == 1 else None
 
@@ -362,7 +392,7 @@ def _place(kind: T.DataType, literal: Constant) -> Fraction | None:
         case expressions.Timestamp(nanoseconds) if type(kind) in _TICKS:
             return Fraction(nanoseconds, _TICKS[type(kind)])
         case expressions.Literal(int() | float() as value) if isinstance(kind, T.IntegralType):
-            return Fraction(value) if isinstance(value, int) or abs(value) < _EXACT_FLOATS else None
+            return Fraction(value)
     return None
 
 
@@ -372,7 +402,12 @@ def _compared_place(comparison: str, cell: _Cell, place: Fraction) -> Column | N
         return _never()
     if comparison == "!=":
         return cell.column.isNotNull()
-    value = _whole_value(cell.type, ceil(place) if comparison in ("<", ">=") else floor(place))
+    whole = ceil(place) if comparison in ("<", ">=") else floor(place)
+    if isinstance(cell.type, T.IntegralType) and not SMALLEST_INTEGER <= whole <= LARGEST_INTEGER:
+        # Every integer is on the same side of it.
+        holds = (whole > 0) == (comparison in ("<", "<="))
+        return cell.column.isNotNull() if holds else _never()
+    value = _whole_value(cell.type, whole)
     return None if value is None else _COMPARE[comparison](cell.column, value)
 
 
@@ -387,7 +422,7 @@ def _compared_zero(comparison: str, number: Column) -> Column:
 def _whole_value(kind: T.DataType, place: int) -> Column | None:
     """Return the value of an integer or time column at a position; a time is text with its zone."""
     if isinstance(kind, T.IntegralType):
-        return F.lit(place)
+        return F.lit(place) if SMALLEST_INTEGER <= place <= LARGEST_INTEGER else None
     try:
         moment = _EPOCH + timedelta(microseconds=place * _TICKS[type(kind)] // NANOSECONDS_PER_UNIT["us"])
     except OverflowError:
@@ -397,6 +432,65 @@ def _whole_value(kind: T.DataType, place: int) -> Column | None:
     else:
         text = (moment if isinstance(kind, T.TimestampType) else moment.replace(tzinfo=None)).isoformat()
     return F.lit(text).cast(kind)
+
+
+def _member(cell: _Cell, name: str) -> _Cell | None:
+    """Return a field of a struct. Spark ignores the case of names, the engine does not."""
+    if not isinstance(cell.type, T.StructType):
+        return None
+    alike = [field for field in cell.type.fields if field.name.casefold() == name.casefold()]
+    return _Cell(cell.column.getField(name), alike[0]) if len(alike) == 1 and alike[0].name == name else None
+
+
+def _entry(cell: _Cell, key: int | str) -> _Cell | None:
+    """Return an element of a list, or the value of a map with keys that are text; null if there is none."""
+    if isinstance(cell.type, T.ArrayType) and isinstance(key, int) and abs(key) < 2**31:
+        return _Cell(F.get(cell.column, F.lit(key)), T.StructField("element", cell.type.elementType))
+    if isinstance(cell.type, T.MapType) and isinstance(key, str) and _is_text(cell.type.keyType):
+        return _Cell(F.try_element_at(cell.column, F.lit(key)), T.StructField("value", cell.type.valueType))
+    return None
+
+
+def _is_text(kind: T.DataType) -> bool:
+    return type(kind) is T.StringType and kind.isUTF8BinaryCollation()
+
+
+def _called(name: str, cell: _Cell, literal: expressions.Literal) -> Column | None:
+    """Translate a function of a column and a literal with an exact counterpart."""
+    if literal.value is None:
+        return _never()
+    if name == "contains" and isinstance(cell.type, T.ArrayType):
+        element = _Cell(cell.column, T.StructField("element", cell.type.elementType))
+        exact = _is_text(element.type) or isinstance(element.type, T.IntegralType | T.BooleanType)
+        value = _same_value(element, literal) if exact else None
+        return None if value is None else F.array_contains(cell.column, value.cast(element.type))
+    if not (isinstance(cell.type, T.StringType) and cell.is_plain and isinstance(literal.value, str)):
+        return None
+    match name:
+        case "startswith":
+            return cell.column.startswith(literal.value)
+        case "endswith":
+            return cell.column.endswith(literal.value)
+        case "contains":
+            return cell.column.contains(literal.value)
+        case "regexp_like" if _SAME_IN_JAVA.fullmatch(literal.value):
+            return F.regexp_like(cell.column, F.lit(literal.value))
+    return None
+
+
+_SAME_IN_JAVA = re.compile(
+    r"""
+    \^?                                             # `$`, `.`, \s, \b and flags differ
+    (?: [A-Za-z0-9 _,:;=/@%&<>"'!~-]                 # a character that is not special
+      | \\[\[\](){}.*+?^$|\\/-]                     # or a quoted one
+      | \\[dw]                                      # digits and words are ASCII in both
+      | \[ \^? (?: [A-Za-z0-9 _,:;=/@.] (?: -[A-Za-z0-9])? )+ \]
+    )+
+    (?: \| (?: [A-Za-z0-9 _,:;=/@%&<>"'!~-] )+ )*
+    """,
+    re.VERBOSE,
+)
+"""Regular expressions that mean the same in RE2 and Java and cannot be slow: no repetitions and no groups."""
 
 
 def _like(cell: _Cell, pattern: str, negated: bool) -> Column | None:

@@ -15,8 +15,9 @@ from pyspark.sql.types import StructType
 from ensue.engine.events import EventStore
 from ensue.engine.machine import UNLIMITED, Look, Machine, State, compile_plan
 from ensue.engine.rows import completion_times
-from ensue.engine.snapshot import kept_events, read_header, restore, saved_schemas, saved_tables
+from ensue.engine.snapshot import kept_events, read_header, restore, saved_inputs, saved_tables
 from ensue.engine.sources import SAFE_TIME, one_chunk
+from ensue.engine.views import first_streams, with_keys
 from ensue.engine.workspace import cached_candidates
 from ensue.errors import StateError
 from ensue.expr.kinds import NANOSECONDS_PER_UNIT
@@ -25,7 +26,6 @@ from ensue.lower.phases import lower_saved
 from ensue.nodes.expressions import Duration
 from ensue.nodes.names import called
 from ensue.nodes.patterns import PatternQuery, Ticks
-from ensue.plan.inputs import InputTable
 from ensue.plan.partial import open_queries
 from ensue.plan.planner import plan_query
 from ensue.plan.plans import QueryPlan
@@ -126,13 +126,8 @@ def look_at(saved: bytes) -> StateLook:
     """Return how to read states like this one."""
     table = read_state(saved)
     header = read_header(table)
-    schemas = saved_schemas(table)
-    inputs = tuple(
-        InputTable(schemas[entry["stream"]].empty_table(), entry["time"], entry["end"], entry["stream"], entry["type"])
-        for entry in header["tables"]
-    )
     statements = lower_saved(parse_statements(header["query"]))
-    planned = plan_program(statements, inputs, lawful=False, fixed=saved_tables(table))
+    planned = plan_program(statements, saved_inputs(table), lawful=False, fixed=saved_tables(table))
     return StateLook(planned, state_schema(planned.plans[0].catalog.time_type))
 
 
@@ -173,7 +168,7 @@ class StateLook:
         watermark, plans = look.watermark or 0, [plan for plan in look.stage.plans if plan.query.partition_by == keys]
         stores = [look.events(plan, counting=True) for plan in plans]
         store = stores[0]
-        kept = _kept_rows(store)
+        kept = _kept_rows(store, look.stage.time_type)
         if kept.num_rows == 0:
             return self.schema.empty_table()
         totals = kept.group_by("key").aggregate([("start", "count"), ("start", "min"), ("start", "max")]).sort_by("key")
@@ -182,7 +177,7 @@ class StateLook:
         events, oldest = totals.column("start_count").to_numpy(), totals.column("start_min").to_numpy()
         said = [wait for plan, own in zip(plans, stores, strict=True) for wait in waits(look, plan, own)]
         columns = [
-            _key_maps(plans[0].query.partition_by, store, codes),
+            _key_maps(plans[0].query.partition_by, store, codes, time_type),
             pa.array(events),
             pa.array(events * size // max(1, kept.num_rows)),
             _stream_maps(kept, codes),
@@ -196,10 +191,11 @@ class StateLook:
         return pa.table(arrays, schema=self.schema)
 
 
-def _key_maps(names: Sequence[str], store: EventStore, codes: np.ndarray) -> pa.Array:
+def _key_maps(names: Sequence[str], store: EventStore, codes: np.ndarray, time_type: pa.DataType) -> pa.Array:
     """Return the key columns of each code, as text by column name."""
     texts = {name: np.full(len(codes), None, object) for name in names}
     for keys, source in zip(store.row_keys, store.sources, strict=True):
+        source = with_keys(source, names, time_type)
         own, rows = np.unique(keys, return_index=True)
         places = np.searchsorted(codes, own[own >= 0])
         for name in names:
@@ -213,7 +209,7 @@ def _key_maps(names: Sequence[str], store: EventStore, codes: np.ndarray) -> pa.
     )
 
 
-def _kept_rows(store: EventStore) -> pa.Table:
+def _kept_rows(store: EventStore, time_type: pa.DataType) -> pa.Table:
     """Return the key, stream and start of every kept event that has a key."""
     parts = []
     for keys, source in zip(store.row_keys, store.sources, strict=True):
@@ -223,6 +219,7 @@ def _kept_rows(store: EventStore) -> pa.Table:
             if item.type is None
             else source.raw_column(item.type).cast(pa.string())
         )
+        stream = first_streams(source, stream, time_type)
         rows = pa.table({"key": keys, "stream": stream, "start": source.starts})
         parts.append(rows.filter(pa.array(keys >= 0)))
     return pa.concat_tables(parts)

@@ -30,6 +30,7 @@ from ensue.runtimes.spark.batch import result_schema, route
 from ensue.runtimes.spark.bucket import CARRIED, BucketStep, BucketTask, Clock, Output, Payload, packed
 from ensue.runtimes.spark.frames import FrameInput, spark_schema
 from ensue.runtimes.spark.pushdown import column, needed_rows
+from ensue.runtimes.spark.selected_keys import are_computed, copied, with_members
 from ensue.runtimes.spark.worker import ShippedValue, spare_imports, struct_name
 
 DELAY = "spark.watermarkDelayMs"
@@ -211,7 +212,11 @@ class StreamPlan:
         # Every event changes a state, if only because time has passed.
         asks = self.task.states is not None
         rows = entry.frame if asks else _above_watermark(entry, self.task.machine.all_plans)
-        keys = route(self.inputs, place, self.task.keys)
+        plans = self.task.machine.all_plans
+        if are_computed(self.inputs, self.task.keys, plans):
+            rows, keys = copied(entry, rows, schema.names, self.task.keys, plans)
+        else:
+            keys = route(self.inputs, place, self.task.keys)
         bucket = F.pmod(F.xxhash64(*keys), F.lit(self.buckets)).cast("int") if keys else F.lit(0)
         return pack(rows, bucket, PackTask(schema, place, self.buckets))
 
@@ -280,6 +285,8 @@ def plan_stream(
     for entry in inputs:
         check_watermark(entry)
     everything = all_plans(derivations, plans)
+    if are_computed(inputs, keys, everything):
+        inputs = with_members(inputs, everything)
     count = checked_buckets(buckets, keys, inputs[0].frame.sparkSession)
     warn_of_unbounded(everything)
     travelling = tuple(
@@ -302,7 +309,7 @@ def plan_stream(
         late,
         keys=tuple(keys),
         derivations=tuple(derivations),
-        states=None if states is None else replace(states, settled=True),
+        states=states,
     )
     return StreamPlan(tuple(inputs), task, count)
 

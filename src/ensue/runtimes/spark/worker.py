@@ -196,8 +196,6 @@ class BatchTask:
     def _matches(self, rows: pa.Table) -> Iterator[pa.RecordBatch]:
         machine, tables = self.machine, self.layout.unpack(rows)
         horizon = rows.column(HORIZON)[0].as_py() if HORIZON in rows.column_names else None
-        if any(plan.by_arrival for plan in machine.all_plans):
-            tables = [in_settled_order(table) for table in tables]
         if self.width is not None:
             tables = [
                 _with_slices(replace(item, table=table), self.width, machine.time_type)
@@ -273,9 +271,3 @@ def _slices(chunk: MatchChunk) -> np.ndarray:
     name, places = next(iter(chunk.rows.places.items()))
     found = chunk.space.candidates[name]
     return np.asarray(found.source.raw_column(SLICE).to_numpy())[found.rows[places]]
-
-
-def in_settled_order(table: pa.Table) -> pa.Table:
-    """Sort the rows so that their positions are the same at every attempt, whatever their arrival order."""
-    plain = [field.name for field in table.schema if not pa.types.is_nested(field.type)]
-    return table.sort_by([(name, "ascending") for name in plain])

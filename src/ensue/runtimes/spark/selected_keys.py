@@ -1,0 +1,152 @@
+"""Keys that streams of rows compute: rows are copied before the shuffle, once for each key that they have.
+
+A worker computes the keys with the expressions of the engine, so that both have the same meaning. Each copy has columns
+that list its streams, because a copy must not count for the key of another one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import Column, DataFrame
+
+from ensue.analysis.catalog import TIME_NAMES
+from ensue.engine.events import Request, key_column
+from ensue.engine.sources import EventSource, load_sources
+from ensue.engine.views import members_of, stream_source
+from ensue.expr.kinds import NUMBERS, TIMES, Kind
+from ensue.expr.types import kind_of
+from ensue.nodes.names import Stream
+from ensue.plan.inputs import InputTable, plain_schema
+from ensue.plan.plans import QueryPlan
+from ensue.plan.selections import PLAIN
+from ensue.runtimes.spark.frames import FrameInput, spark_schema
+from ensue.runtimes.spark.pushdown import column
+from ensue.runtimes.spark.worker import spare_imports, struct_name
+
+KEY = "ensue:key"
+
+
+def are_computed(inputs: Sequence[FrameInput], keys: Sequence[str], plans: Sequence[QueryPlan]) -> bool:
+    """Return True if a stream of rows has a key that is not the column of its table with the same name."""
+    used = {stream for plan in plans for stream in plan.all_streams}
+    return any(
+        not view.copies(key)
+        for entry in inputs
+        for stream, view in entry.item.views.items()
+        if stream in used
+        for key in keys
+        if key not in TIME_NAMES or key in view.columns
+    )
+
+
+def with_members(inputs: Sequence[FrameInput], plans: Sequence[QueryPlan]) -> tuple[FrameInput, ...]:
+    """Return the inputs with the columns that list the streams of a copy."""
+    found = []
+    for entry in inputs:
+        table = entry.item.table
+        for name in member_columns(entry.item, plans):
+            table = table.append_column(name, pa.array([], pa.bool_()))
+        found.append(FrameInput(entry.frame, replace(entry.item, table=table)))
+    return tuple(found)
+
+
+def member_columns(item: InputTable, plans: Sequence[QueryPlan]) -> dict[str, Stream | None]:
+    """The columns of membership, and the stream of each; None for streams of types and tables."""
+    if not item.views:
+        return {}
+    used = dict.fromkeys(stream for plan in plans for stream in plan.all_streams if item.holds(stream))
+    columns: dict[str, Stream | None] = {item.views[name].member: name for name in used if name in item.views}
+    return columns | ({PLAIN: None} if any(name not in item.views for name in used) else {})
+
+
+def copied(
+    entry: FrameInput, frame: DataFrame, needed: Sequence[str], keys: Sequence[str], plans: Sequence[QueryPlan]
+) -> tuple[DataFrame, list[Column]]:
+    """Return the needed columns of an input, each row once for each of its keys, and columns that are equal for equal
+    keys."""
+    members = member_columns(entry.item, plans)
+    names = [name for name in needed if name not in members]
+    routes = [f"{KEY}{place}" for place in range(len(keys))]
+    task = CopyTask(entry.item, tuple(names), tuple(keys), tuple(members.items()), plans[0].catalog.time_type)
+    numbered = [struct_name(place) for place in range(len(names))]
+    # By position, because `mapInArrow` selects columns by names in which dots and backticks have a meaning.
+    travelling = plain_schema(pa.schema([entry.item.table.schema.field(name) for name in names]))
+    schema = spark_schema(
+        pa.schema(
+            [
+                *(pa.field(number, field.type) for number, field in zip(numbered, travelling, strict=True)),
+                *(pa.field(name, pa.bool_()) for name in members),
+                *(pa.field(name, pa.string()) for name in routes),
+            ]
+        )
+    )
+    chosen = frame.select(*map(column, names)).toDF(*numbered)
+    rows = chosen.mapInArrow(task, schema).toDF(*names, *members, *routes)
+    return rows, [column(name) for name in routes]
+
+
+@dataclass(frozen=True, slots=True)
+class CopyTask:
+    """Copies the rows of an input once for each of their keys; a row without a key is left out."""
+
+    item: InputTable
+    names: tuple[str, ...]
+    keys: tuple[str, ...]
+    members: tuple[tuple[str, Stream | None], ...]
+    time_type: pa.DataType
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        spare_imports()
+        for batch in batches:
+            if batch.num_rows:
+                yield from self._copies(pa.Table.from_batches([batch])).to_batches()
+
+    def _copies(self, given: pa.Table) -> pa.Table:
+        schema = plain_schema(pa.schema([self.item.table.schema.field(name) for name in self.names]))
+        table = given.rename_columns(self.names).cast(schema)
+        (source,), _ = load_sources([self.item.of(table)], self.time_type)
+        parts = [self._part(source, stream) for _, stream in self.members] or [self._part(source, None)]
+        rows = np.concatenate([own for own, _ in parts])
+        part = np.repeat(np.arange(len(parts)), [len(own) for own, _ in parts])
+        texts = [pa.chunked_array([own[place] for _, own in parts], pa.string()) for place in range(len(self.keys))]
+        codes = [np.asarray(text.combine_chunks().dictionary_encode().indices.fill_null(-1)) for text in texts]
+        keyed = np.logical_and.reduce([own >= 0 for own in codes])
+        rows, part, codes = rows[keyed], part[keyed], [own[keyed] for own in codes]
+        places = np.flatnonzero(keyed)
+        copies, first, owner = np.unique(
+            np.stack([rows.astype(np.int64), *codes], axis=1), axis=0, return_index=True, return_inverse=True
+        )
+        members = np.zeros((len(copies), len(parts)), bool)
+        members[owner.ravel(), part] = True
+        taken = table.take(pa.array(copies[:, 0]))
+        columns = [*taken.columns, *(pa.array(members[:, place]) for place in range(len(self.members)))]
+        columns += [text.take(pa.array(places[first])) for text in texts]
+        names = [*map(struct_name, range(len(self.names))), *(name for name, _ in self.members)]
+        return pa.table(columns, names=[*names, *(f"{KEY}{place}" for place in range(len(self.keys)))])
+
+    def _part(self, source: EventSource, stream: Stream | None) -> tuple[np.ndarray, list[pa.Array]]:
+        """Return the rows of a stream, and their keys as text; None: all rows with the columns of the table."""
+        request = Request((), self.keys, self.time_type, False)
+        own = source if stream is None else stream_source(source, stream, self.time_type)
+        rows: np.ndarray = np.arange(len(source.starts), dtype=np.int32)
+        if stream is not None:
+            rows = members_of(source, stream, self.time_type)
+        elif source.valid is not None:
+            rows = rows[source.valid]
+        return rows, [as_text(key_column(own, name, request).take(pa.array(rows))) for name in self.keys]
+
+
+def as_text(values: pa.Array) -> pa.Array:
+    """Return texts that are equal for equal keys, whatever their types."""
+    kind = kind_of(values.type)
+    if kind in NUMBERS or pa.types.is_decimal(values.type):
+        values = pc.add(values.cast(pa.float64(), safe=False), 0.0)
+        values = pc.if_else(pc.is_nan(values), pa.scalar(None, pa.float64()), values)
+    elif kind in TIMES and kind is not Kind.TEXT:
+        values = values.cast(pa.int64(), safe=False)
+    return values.cast(pa.string())
