@@ -294,7 +294,7 @@ def events_table(case: Case, events: Sequence[CaseEvent], names: Sequence[str] |
     owners = [event for event in everything if names is None or event.stream in names]
     for name in dict.fromkeys(name for event in owners for name in event.fields):
         of_type = type_of([event.fields.get(name) for event in owners])
-        columns[name] = pa.array([_for_arrow(event.fields.get(name)) for event in events], of_type)
+        columns[name] = array_of([event.fields.get(name) for event in events], of_type)
     return pa.table(columns)
 
 
@@ -304,6 +304,11 @@ def type_of(values: Sequence[FieldValue]) -> pa.DataType:
     if maps:
         return pa.map_(pa.string(), type_of([value for each in maps for value in each.values()]))
     return pa.array(list(map(_for_arrow, values))).type
+
+
+def array_of(values: Sequence[FieldValue], of_type: pa.DataType) -> pa.Array:
+    """The values of a column as Arrow has them."""
+    return pa.array(list(map(_for_arrow, values)), of_type)
 
 
 def _for_arrow(value: FieldValue) -> object:

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from case_files import Case, CaseEvent, parse_time, render_rows, ticks_of
+from case_files import Case, CaseEvent, array_of, parse_time, render_rows, ticks_of, type_of
 from case_oracle import program_of, statements_of
 from inside import (
     AnyEvent,
@@ -198,7 +198,7 @@ class Member:
 def types_of(events: Sequence[CaseEvent]) -> dict[str, pa.DataType]:
     """The fields of events and their types."""
     names = dict.fromkeys(name for event in events for name in event.fields)
-    types = {name: pa.array([event.fields.get(name) for event in events]).type for name in names}
+    types = {name: type_of([event.fields.get(name) for event in events]) for name in names}
     return {name: pa.int64() if pa.types.is_null(kind) else kind for name, kind in types.items()}
 
 
@@ -325,7 +325,7 @@ class Group:
         }
         for name, of_type in self.types:
             values = [event.fields.get(name) if member.types.get(name) == of_type else None for member, event in rows]
-            columns[column(name, of_type)] = pa.array(values, of_type)
+            columns[column(name, of_type)] = array_of(values, of_type)
         for name, of_type in self.keys:
             values = [
                 event.fields.get(name)
@@ -352,10 +352,10 @@ class Group:
         row = {"type": "Flush", CASE: -1, "clock": FAR}
         row |= dict.fromkeys(("time", "until"), FAR if self.kind.is_clock else FAR * 1000 // self.kind.tick)
         arrays = [
-            pa.array([row.get(field.name)], pa.int64() if field.name in row and field.name != "type" else None)
+            pa.array([row[field.name]]).cast(field.type) if field.name in row else pa.nulls(1, field.type)
             for field in schema
         ]
-        return pa.table([array.cast(field.type) for array, field in zip(arrays, schema, strict=True)], schema=schema)
+        return pa.table(arrays, schema=schema)
 
 
 def moving(end: int) -> CaseEvent:
@@ -371,7 +371,7 @@ def table_of(member: Member, stream: str, rows: Sequence[tuple[Member | None, Ca
         "k": pa.array([1] * len(rows), pa.int64()),
     }
     for name, of_type in types_of([event for event in member.events if event.stream == stream]).items():
-        columns[name] = pa.array([event.fields.get(name) for _, event in rows], of_type)
+        columns[name] = array_of([event.fields.get(name) for _, event in rows], of_type)
     return pa.table(columns)
 
 
