@@ -37,12 +37,11 @@ from inside import (
     frame_inputs,
     inferred_catalog,
     is_endless,
-    parse_statements,
     plan_queries,
     plan_query,
     plan_stream,
+    program_statements,
     render_query,
-    resolve_contexts,
 )
 from inside import walk_pattern as walk
 from spark.streams import FAR, INSTANT, Feed, Ran, disordered, matches_in, run_to_end, settings
@@ -254,7 +253,7 @@ class Group:
     def run(self) -> tuple[StreamPlan, Ran]:
         sources = self.sources()
         queries = [member.query(self.key_columns, not self.kind.has_tables) for member in self.members]
-        statements = resolve_contexts(parse_statements(";\n".join(map(render_query, queries))))
+        statements = program_statements(";\n".join(map(render_query, queries)))
         columns = Columns(
             "time",
             None if isinstance(sources, dict) else "type",
