@@ -67,19 +67,24 @@ MOST_SHOWN = 8
 class Results(Mapping[str, Any]):
     """The result of each pattern by name; an immutable mapping.
 
-    `reports` has the numbers of rows read and ignored for each pattern, in this process. On Spark, patterns with the
-    same keys run together when the first of them is used. Spark caches the matches (`shared`) for the others until
-    `release`.
+    `reports` has the numbers of rows read and ignored for each pattern. On Spark, it has the numbers of matches and of
+    ties that Spark has computed when you read it, and nothing else. Patterns with the same keys run together there when
+    the first of them is used. Spark caches the matches (`shared`) for the others until `release`.
     """
 
     def __init__(
         self, names: Sequence[str] = (), tables: Sequence[Any] = (), together: Callable[[], Any] | None = None
     ) -> None:
-        self.reports: dict[str, Report] = {}
+        self._reports: Callable[[], Mapping[str, Report]] = dict
         self.shared: tuple[Any, ...] = ()
         self._places = {name: place for place, name in enumerate(names)}
         self._tables = tables
         self._together = together
+
+    @property
+    def reports(self) -> Mapping[str, Report]:
+        """The counts of each pattern."""
+        return self._reports()
 
     def __getitem__(self, name: str) -> Any:
         if name not in self._places:
@@ -263,14 +268,16 @@ def run(
         matched = detect_frames(source.table, statements, source.columns, options, emission, fixed, period)
         results = Results(names, matched.frames, lambda: matched.together(names))
         results.shared = tuple(group.frame for group in matched.shared)
+        results._reports = lambda: {names[place]: report for place, report in matched.reports().items()}
         return results
     loaded = load_tables(source.table, statements, source.columns, match_id, fixed, options, period)
     step = loaded.run()
     from_arrow = loaded.kind.from_arrow
     tables_found = tuple(map(from_arrow, step.outputs))
     results = Results(names, tables_found, lambda: from_arrow(together(names, step.outputs)))
-    for name, report in zip(names, step.reports, strict=True):
-        results.reports[name] = report
+    reports = dict(zip(names, step.reports, strict=True))
+    results._reports = lambda: reports
+    for report in step.reports:
         warn_set_aside(report)
     return results
 

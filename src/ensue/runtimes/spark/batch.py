@@ -33,6 +33,7 @@ from ensue.plan.retention import TimeSlices, is_endless, slicing_of
 from ensue.runtimes.spark import worker
 from ensue.runtimes.spark.frames import FrameInput, carried, spark_schema
 from ensue.runtimes.spark.pushdown import column, in_streams, needed_rows, rows_between
+from ensue.runtimes.spark.run_counts import RunCounts
 from ensue.runtimes.spark.selected_keys import are_computed, copied, with_members
 
 _KEYS = BooleanType | NumericType | DateType | TimestampType | TimestampNTZType | DayTimeIntervalType
@@ -48,8 +49,9 @@ def match_frames(
     options: Options,
     keys: Sequence[str],
     derivations: Sequence[Derivation] = (),
+    counts: RunCounts | None = None,
 ) -> DataFrame:
-    """Return the matches of queries with the keys `keys`, with one scan and one shuffle.
+    """Return the matches of queries with the keys `keys`, with one scan and one shuffle; tasks add to `counts`.
 
     The result has the columns of the query, or those of a `Carrier` if there are several queries. Time is not sliced if
     there are declared streams, because a match of a declared stream reaches as far as everything it is made of.
@@ -72,7 +74,8 @@ def match_frames(
     bounds = bounds_of([entry.item for entry in inputs], plans, derivations, options.since, options.until)
     rows = shuffled(inputs, layout, everything, slicing, keys, bounds)
     schema = carrier.schema if len(outputs) > 1 else result_schema(outputs[0])
-    return rows.mapInArrow(worker.BatchWork(worker.ShippedValue(task)), spark_schema(schema))
+    work = worker.BatchWork(worker.ShippedValue(task), None if counts is None else counts.accumulator)
+    return rows.mapInArrow(work, spark_schema(schema))
 
 
 def carrier_of(outputs: Sequence[OutputSchema]) -> worker.Carrier:

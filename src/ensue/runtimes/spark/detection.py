@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import reduce
 from typing import Any
 
@@ -11,6 +11,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 
 from ensue.engine.retention import Bounds
+from ensue.engine.sources import Report
 from ensue.errors import SchemaError
 from ensue.lower.phases import LoweredProgram
 from ensue.plan import program_plans
@@ -32,6 +33,7 @@ from ensue.runtimes.spark.batch import (
 from ensue.runtimes.spark.belief_tasks import answered, is_stream
 from ensue.runtimes.spark.frames import FrameInput, carried, empty_tables, frame_inputs, spark_schema
 from ensue.runtimes.spark.java import require_pyspark
+from ensue.runtimes.spark.run_counts import RunCounts, counts_for
 from ensue.runtimes.spark.selected_keys import are_computed
 from ensue.runtimes.spark.session import advise
 from ensue.runtimes.spark.stream import matches_in, plan_stream
@@ -74,6 +76,15 @@ class MatchFrames:
     frames: Sequence[DataFrame]
     schemas: tuple[pa.Schema, ...]
     shared: tuple[SharedMatches, ...] = ()
+    counts: Mapping[tuple[int, ...], RunCounts] = field(default_factory=dict)
+
+    def reports(self) -> dict[int, Report]:
+        """Return the counts of matches and ties of each query, as far as Spark has computed the matches."""
+        return {
+            place: report
+            for places, counts in self.counts.items()
+            for place, report in zip(places, counts.reports(), strict=True)
+        }
 
     def together(self, names: Sequence[str]) -> DataFrame:
         """Return the matches of all queries in one DataFrame."""
@@ -175,17 +186,21 @@ def match_batch(inputs: Sequence[FrameInput], planned: program_plans.ProgramPlan
     groups += [program_plans.Group(keys, tuple(places)) for (keys, _), places in together.items()]
     frames: dict[int, DataFrame] = {}
     shared: list[SharedMatches] = []
+    counted: dict[tuple[int, ...], RunCounts] = {}
     for group in groups:
         places = group.places
         plans = [planned.plans[place] for place in places]
         outputs = [planned.outputs[place] for place in places]
-        matches = match_frames(inputs, plans, outputs, options, group.keys, group.derivations)
+        counts = counts_for(inputs[0].frame.sparkSession, len(places))
+        if counts is not None:
+            counted[places] = counts
+        matches = match_frames(inputs, plans, outputs, options, group.keys, group.derivations, counts)
         if len(places) == 1:
             frames[places[0]] = matches
             continue
         shared.append(SharedMatches(matches.persist(), carrier_of(outputs), places))
     schemas = tuple(map(result_schema, planned.outputs))
-    return MatchFrames(Frames(frames, shared, schemas), schemas, tuple(shared))
+    return MatchFrames(Frames(frames, shared, schemas), schemas, tuple(shared), counted)
 
 
 # --- any_match on DataFrames: Spark groups the events by key, Python workers compute the probabilities
