@@ -91,7 +91,7 @@ class EnsueNotice(UserWarning):
 
 
 def warn(message: str, category: type[Warning] = EnsueWarning, place: Place | None = None) -> None:
-    """Emit a warning that points at the user's line: the nearest caller outside Ensue, or `place` if it has returned."""
+    """Emit a warning that points at the user's line: the nearest caller outside Ensue, or `place`."""
     if place is not None:
         warnings.warn_explicit(message, category, *place)
         return
