@@ -67,15 +67,16 @@ MOST_SHOWN = 8
 class Results(Mapping[str, Any]):
     """The result of each pattern by name; an immutable mapping.
 
-    `reports` has the numbers of rows read and ignored for each pattern. On Spark, it has the numbers of matches and of
-    ties that Spark has computed when you read it, and nothing else. Patterns with the same keys run together there when
-    the first of them is used. Spark caches the matches (`shared`) for the others until `release`.
+    `reports` has the numbers of rows read and ignored for each pattern. On Spark, it has only the numbers of matches
+    and of ties, which a job counts when you read it first. Patterns with the same keys run together there when the
+    first of them is used. Spark caches the matches (`shared`) for the others until `release`.
     """
 
     def __init__(
         self, names: Sequence[str] = (), tables: Sequence[Any] = (), together: Callable[[], Any] | None = None
     ) -> None:
         self._reports: Callable[[], Mapping[str, Report]] = dict
+        self._known: Mapping[str, Report] | None = None
         self.shared: tuple[Any, ...] = ()
         self._places = {name: place for place, name in enumerate(names)}
         self._tables = tables
@@ -84,7 +85,11 @@ class Results(Mapping[str, Any]):
     @property
     def reports(self) -> Mapping[str, Report]:
         """The counts of each pattern."""
-        return self._reports()
+        if self._known is None:
+            self._known = self._reports()
+            for report in self._known.values():
+                warn_set_aside(report)
+        return self._known
 
     def __getitem__(self, name: str) -> Any:
         if name not in self._places:
@@ -275,8 +280,7 @@ def run(
     from_arrow = loaded.kind.from_arrow
     tables_found = tuple(map(from_arrow, step.outputs))
     results = Results(names, tables_found, lambda: from_arrow(together(names, step.outputs)))
-    reports = dict(zip(names, step.reports, strict=True))
-    results._reports = lambda: reports
+    results._known = dict(zip(names, step.reports, strict=True))
     for report in step.reports:
         warn_set_aside(report)
     return results

@@ -11,7 +11,6 @@ import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from types import FrameType
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,31 +89,12 @@ class EnsueNotice(UserWarning):
     """
 
 
-def warn(message: str, category: type[Warning] = EnsueWarning, place: Place | None = None) -> None:
-    """Emit a warning that points at the user's line: the nearest caller outside Ensue, or `place`."""
-    if place is not None:
-        warnings.warn_explicit(message, category, *place)
-        return
-    level, _ = _user_frame()
-    warnings.warn(message, category, stacklevel=level)
-
-
-Place = tuple[str, int]
-"""A file and a line of it."""
-
-
-def user_place() -> Place:
-    """Return the line of the nearest caller outside Ensue, for a later warning."""
-    _, frame = _user_frame()
-    return frame.f_code.co_filename, frame.f_lineno
-
-
-def _user_frame() -> tuple[int, FrameType]:
-    """Return the nearest caller outside Ensue, and how far it is from the caller of this function."""
-    level, frame = 1, sys._getframe(1)
+def warn(message: str, category: type[Warning] = EnsueWarning) -> None:
+    """Emit a warning that points at the user's line: the nearest caller outside Ensue."""
+    level, frame = 2, sys._getframe(1)
     while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "ensue":
         level, frame = level + 1, frame.f_back
-    return level, frame
+    warnings.warn(message, category, stacklevel=level)
 
 
 class QueryError(EnsueError):

@@ -28,15 +28,34 @@ MOST_PAIRS = 1 << 12
 """The number of pairs of events at the same time that are compared with the conditions of a query."""
 
 
-def searches_ties(plan: QueryPlan) -> bool:
-    """Whether results can depend on events at the same time: nothing orders them, and all events are certain."""
+FEW_TIMES = 1 << 12
+"""Up to this number of events, they are first searched for any two at the same time."""
+
+FIRST_STEPS, STEPS = 64, 16
+"""Ties are searched in this many steps of a stream, and then in one of so many."""
+
+
+def searches_ties(plan: QueryPlan, store: EventStore | None = None, last: bool = True) -> bool:
+    """Whether results can depend on events at the same time: nothing orders them, and all events are certain.
+
+    With the events of a step, whether the step searches them: of many steps only some, unless it is the last one, and
+    only if there may be events at the same time.
+    """
     form = plan.normal_form
-    return not (form.is_ordered or form.allows_ties or plan.uncertain or plan.tracking is not None)
-
-
-def chooses_pairs(plan: QueryPlan) -> bool:
-    """Whether every pair of events for consecutive items of SEQ is a match; otherwise pairs are not counted."""
-    return plan.query.policy is None and not plan.uses_up
+    if form.is_ordered or form.allows_ties or plan.uncertain or plan.tracking is not None:
+        return False
+    if store is None:
+        return True
+    events = [store.streams[name] for name in plan.streams]
+    if sum(map(len, events)) <= FEW_TIMES:
+        ends = [found.ends for found in events if not found.are_points]
+        times = np.concatenate([*(found.starts for found in events), *ends])
+        if len(np.unique(times)) == len(times):
+            return False
+    if last:
+        return True
+    steps = store.compiled.steps_of[id(plan)] = store.compiled.steps_of.get(id(plan), 0) + 1
+    return steps <= FIRST_STEPS or steps % STEPS == 0
 
 
 def possible_ties(plan: QueryPlan) -> list[Tie]:
@@ -48,7 +67,7 @@ def possible_ties(plan: QueryPlan) -> list[Tie]:
         for absence in graph_plan.absences:
             nearby = [streams[point.variable] for point in _neighbours(absence) if point.variable in streams]
             found += [_forbidden_tie(plan, absence, stream) for stream in nearby]
-        if chooses_pairs(plan):
+        if plan.query.policy is None and not plan.uses_up:
             found += [_pair_tie(plan, streams[x], streams[y]) for x, y in _consecutive(graph)]
     return list(dict.fromkeys(found))
 

@@ -34,7 +34,7 @@ from ensue.engine.stage import (
     trace_mark,
     used_mark,
 )
-from ensue.engine.ties import PairSearch, chooses_pairs, noting_ties, searches_ties
+from ensue.engine.ties import PairSearch, noting_ties, searches_ties
 from ensue.engine.traces import WatchedEvents, no_records, watch
 from ensue.engine.violations import track
 from ensue.kernels.compiler import Codes, Int64s
@@ -49,13 +49,6 @@ new comes."""
 
 MOST_IDLE_ROWS = 1024
 """The number of unneeded rows that a table may contain in addition to as many as are kept."""
-
-
-FEW_TIMES = 1 << 12
-"""Up to this number of events, they are first searched for any two at the same time."""
-
-FIRST_STEPS, STEPS = 64, 16
-"""Ties are searched in this many steps of a stream, and then in one of so many."""
 
 
 def step_stage(
@@ -244,9 +237,10 @@ class Turn:
         width = self.options.slice_width
         if width is not None:
             chunks = of_own_slice(chunks, plan, width)
-        if member.way is None and searches_ties(plan) and _is_searched(plan, watched.store, clock):
+        is_result = member.way is None and self.options.counts_ties
+        if is_result and searches_ties(plan, watched.store, clock.last):
             ties = self.reports[place].ties
-            if chooses_pairs(plan):
+            if used is None and plan.query.policy is None:
                 fresh = self._arrived() if self.stage.eager else None
                 PairSearch(plan, watched.store, candidates, clock.watermark, fresh, width).count(ties)
             chunks = noting_ties(chunks, plan, ties)
@@ -448,18 +442,3 @@ def _compacted(source: EventSource, kept: Any) -> tuple[pa.Table, Int64s | None]
     if table.num_rows > 2 * len(places) + MOST_IDLE_ROWS:
         return table.take(pa.array(places)).combine_chunks(), None
     return table, None if len(places) == table.num_rows else places
-
-
-def _is_searched(plan: QueryPlan, store: EventStore, clock: Clock) -> bool:
-    """Whether a step searches for events at the same time: of many steps only some, and only if there are such."""
-    events = [store.streams[name] for name in plan.streams]
-    if sum(map(len, events)) <= FEW_TIMES:
-        ends = [found.ends for found in events if not found.are_points]
-        times = np.concatenate([*(found.starts for found in events), *ends])
-        if len(np.unique(times)) == len(times):
-            return False
-    if clock.last:
-        return True
-    compiled = store.compiled
-    steps = compiled.steps_of[id(plan)] = compiled.steps_of.get(id(plan), 0) + 1
-    return steps <= FIRST_STEPS or steps % STEPS == 0

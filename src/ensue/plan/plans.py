@@ -239,6 +239,8 @@ class Options:
     slice_width: int | None = None
     """Time is cut into slices of this many ticks, and rows have the number of theirs in the column SLICE. Rows that two
     slices need are in both, but each match is returned only in the slice in which it completes."""
+    counts_ties: bool = True
+    """Search for events at the same time that the result depends on."""
 
 
 SLICE = "ensue:slice"

@@ -33,7 +33,6 @@ from ensue.plan.retention import TimeSlices, is_endless, slicing_of
 from ensue.runtimes.spark import worker
 from ensue.runtimes.spark.frames import FrameInput, carried, spark_schema
 from ensue.runtimes.spark.pushdown import column, in_streams, needed_rows, rows_between
-from ensue.runtimes.spark.run_counts import RunCounts
 from ensue.runtimes.spark.selected_keys import are_computed, copied, with_members
 
 _KEYS = BooleanType | NumericType | DateType | TimestampType | TimestampNTZType | DayTimeIntervalType
@@ -49,9 +48,9 @@ def match_frames(
     options: Options,
     keys: Sequence[str],
     derivations: Sequence[Derivation] = (),
-    counts: RunCounts | None = None,
+    counting: bool = False,
 ) -> DataFrame:
-    """Return the matches of queries with the keys `keys`, with one scan and one shuffle; tasks add to `counts`.
+    """Return the matches of queries with the keys `keys`, with one scan and one shuffle; or only their `COUNTS`.
 
     The result has the columns of the query, or those of a `Carrier` if there are several queries. Time is not sliced if
     there are declared streams, because a match of a declared stream reaches as far as everything it is made of.
@@ -68,14 +67,15 @@ def match_frames(
         tuple(outputs),
         carrier if len(outputs) > 1 else result_schema(outputs[0]),
         slicing.width if slicing is not None else None,
-        options,
+        replace(options, counts_ties=counting),
         tuple(derivations),
     )
     bounds = bounds_of([entry.item for entry in inputs], plans, derivations, options.since, options.until)
     rows = shuffled(inputs, layout, everything, slicing, keys, bounds)
     schema = carrier.schema if len(outputs) > 1 else result_schema(outputs[0])
-    work = worker.BatchWork(worker.ShippedValue(task), None if counts is None else counts.accumulator)
-    return rows.mapInArrow(work, spark_schema(schema))
+    if counting:
+        return rows.mapInArrow(worker.CountWork(worker.ShippedValue(task)), spark_schema(worker.COUNTS))
+    return rows.mapInArrow(worker.BatchWork(worker.ShippedValue(task)), spark_schema(schema))
 
 
 def carrier_of(outputs: Sequence[OutputSchema]) -> worker.Carrier:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import reduce
+from functools import partial, reduce
 from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
 from ensue.engine.retention import Bounds
-from ensue.engine.sources import Report
+from ensue.engine.sources import Report, Tie
 from ensue.errors import SchemaError
 from ensue.lower.phases import LoweredProgram
 from ensue.plan import program_plans
@@ -33,7 +33,6 @@ from ensue.runtimes.spark.batch import (
 from ensue.runtimes.spark.belief_tasks import answered, is_stream
 from ensue.runtimes.spark.frames import FrameInput, carried, empty_tables, frame_inputs, spark_schema
 from ensue.runtimes.spark.java import require_pyspark
-from ensue.runtimes.spark.run_counts import RunCounts, counts_for
 from ensue.runtimes.spark.selected_keys import are_computed
 from ensue.runtimes.spark.session import advise
 from ensue.runtimes.spark.stream import matches_in, plan_stream
@@ -76,15 +75,20 @@ class MatchFrames:
     frames: Sequence[DataFrame]
     schemas: tuple[pa.Schema, ...]
     shared: tuple[SharedMatches, ...] = ()
-    counts: Mapping[tuple[int, ...], RunCounts] = field(default_factory=dict)
+    counted: Mapping[tuple[int, ...], Callable[[], DataFrame]] = field(default_factory=dict)
+    """For the places of queries that run together, a function that returns the DataFrame of their counts."""
 
     def reports(self) -> dict[int, Report]:
-        """Return the counts of matches and ties of each query, as far as Spark has computed the matches."""
-        return {
-            place: report
-            for places, counts in self.counts.items()
-            for place, report in zip(places, counts.reports(), strict=True)
-        }
+        """Count the matches and ties of each query, in a Spark job for each set of keys; nothing on a stream."""
+        reports = {place: Report() for places in self.counted for place in places}
+        for places, counts in self.counted.items():
+            for query, *tie, number in counts().collect():
+                report = reports[places[query]]
+                if tie[0] is None:
+                    report.matches += number
+                else:
+                    report.ties[Tie(*tie)] += number
+        return reports
 
     def together(self, names: Sequence[str]) -> DataFrame:
         """Return the matches of all queries in one DataFrame."""
@@ -186,15 +190,14 @@ def match_batch(inputs: Sequence[FrameInput], planned: program_plans.ProgramPlan
     groups += [program_plans.Group(keys, tuple(places)) for (keys, _), places in together.items()]
     frames: dict[int, DataFrame] = {}
     shared: list[SharedMatches] = []
-    counted: dict[tuple[int, ...], RunCounts] = {}
+    counted: dict[tuple[int, ...], Callable[[], DataFrame]] = {}
     for group in groups:
         places = group.places
         plans = [planned.plans[place] for place in places]
         outputs = [planned.outputs[place] for place in places]
-        counts = counts_for(inputs[0].frame.sparkSession, len(places))
-        if counts is not None:
-            counted[places] = counts
-        matches = match_frames(inputs, plans, outputs, options, group.keys, group.derivations, counts)
+        arguments = (inputs, plans, outputs, options, group.keys, group.derivations)
+        counted[places] = partial(match_frames, *arguments, counting=True)
+        matches = match_frames(*arguments)
         if len(places) == 1:
             frames[places[0]] = matches
             continue

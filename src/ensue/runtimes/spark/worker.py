@@ -6,14 +6,14 @@ import gc
 import pickle
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import cached_property
 from hashlib import blake2b
 from itertools import count
 from typing import Any, Generic, TypeVar
 
 import numpy as np
 import pyarrow as pa
-from pyspark import Accumulator, cloudpickle
+from pyspark import cloudpickle
 
 from ensue.engine.machine import Machine, compile_plan
 from ensue.engine.output import render_in_batches
@@ -27,7 +27,6 @@ from ensue.plan.inputs import InputTable
 from ensue.plan.outputs import OutputSchema
 from ensue.plan.plans import SLICE, Options, QueryPlan
 from ensue.plan.program_plans import ProgramPlan
-from ensue.runtimes.spark.run_counts import Counts, add_counts
 
 NEXT = "ensue:next"
 """This column is true if the row is a copy for the time slice after the one in which its event ends."""
@@ -226,11 +225,44 @@ class BatchWork:
     """The function that Spark calls for each partition."""
 
     task: ShippedValue[BatchTask]
-    counts: Accumulator[Counts] | None = None
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         spare_imports()
-        return self.task.value.matches(batches, None if self.counts is None else partial(add_counts, self.counts))
+        return self.task.value.matches(batches)
+
+
+COUNTS = pa.schema(
+    [
+        ("query", pa.int32()),
+        ("pattern", pa.string()),
+        ("one", pa.string()),
+        ("other", pa.string()),
+        ("forbidden", pa.bool_()),
+        ("number", pa.int64()),
+    ]
+)
+"""The number of matches of a query in a partition, or of one of its ties."""
+
+
+@dataclass(frozen=True, slots=True)
+class CountWork:
+    """Finds the same matches, but returns only their number and the numbers of ties."""
+
+    task: ShippedValue[BatchTask]
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        spare_imports()
+        reports: list[Report] = []
+        for _ in self.task.value.matches(batches, reports.extend):
+            pass
+        rows: list[tuple[Any, ...]] = []
+        for query, report in enumerate(reports):
+            rows.append((query, None, None, None, None, report.matches))
+            rows += [(query, *tie, count) for tie, count in report.ties.items()]
+        columns = zip(*rows, strict=True) if rows else [()] * len(COUNTS)
+        yield pa.RecordBatch.from_arrays(
+            [pa.array(values, field.type) for values, field in zip(columns, COUNTS, strict=True)], schema=COUNTS
+        )
 
 
 def in_larger_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
