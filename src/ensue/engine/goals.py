@@ -15,7 +15,8 @@ from ensue.engine.machine import Look, examine
 from ensue.engine.retention import last_positions
 from ensue.engine.rows import MatchChunk, Rows, completion_times
 from ensue.engine.sources import EventSource, Mask, Tie
-from ensue.engine.ties import noting_ties, searches_ties
+from ensue.engine.stage import searches_ties
+from ensue.engine.ties import noting_ties
 from ensue.engine.workspace import find_candidates
 from ensue.errors import QueryError
 from ensue.graph.bounds import Limit, Point, TimeScale, end_of, position_of, start_of

@@ -31,10 +31,11 @@ from ensue.engine.stage import (
     only_ready,
     ordered,
     replace_valid,
+    searches_ties,
     trace_mark,
     used_mark,
 )
-from ensue.engine.ties import PairSearch, noting_ties, searches_ties
+from ensue.engine.ties import PairSearch, noting_ties
 from ensue.engine.traces import WatchedEvents, no_records, watch
 from ensue.engine.violations import track
 from ensue.kernels.compiler import Codes, Int64s
