@@ -9,13 +9,12 @@ from functools import cached_property
 
 import numpy as np
 
-from ensue.engine.events import FOREVER, NEVER, EventStore
+from ensue.engine.events import FOREVER, NEVER, EventStore, searches_ties
 from ensue.engine.join import Join
 from ensue.engine.machine import Look, examine
 from ensue.engine.retention import last_positions
 from ensue.engine.rows import MatchChunk, Rows, completion_times
 from ensue.engine.sources import EventSource, Mask, Tie
-from ensue.engine.stage import searches_ties
 from ensue.engine.ties import noting_ties
 from ensue.engine.workspace import find_candidates
 from ensue.errors import QueryError

@@ -10,10 +10,9 @@ from itertools import pairwise
 import numpy as np
 import pyarrow as pa
 
-from ensue.engine.events import Candidates, EventStore
+from ensue.engine.events import Candidates, EventStore, searches_ties
 from ensue.engine.rows import MatchChunk, Rows, expand_in_chunks
 from ensue.engine.sources import SEARCHED_FOR_TIES, Mask, Tie
-from ensue.engine.stage import searches_ties
 from ensue.engine.workspace import Workspace, cached_candidates, field_values
 from ensue.expr.evaluation import condition_mask
 from ensue.graph.bounds import BEFORE, Point, end_of, start_of

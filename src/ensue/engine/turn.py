@@ -13,7 +13,7 @@ import pyarrow as pa
 from ensue.engine.choice import UsedRows
 from ensue.engine.derivation import Search, as_events, grow, settled, together
 from ensue.engine.evaluation import Frontier, evaluate
-from ensue.engine.events import Candidates, EventStore, load_events
+from ensue.engine.events import Candidates, EventStore, load_events, searches_ties
 from ensue.engine.index import IDLE_CODES, Room, Run, candidates_of, joined, new_places
 from ensue.engine.retention import keep_markers, keep_ties, pending_rows, rows_to_keep
 from ensue.engine.rows import MatchChunk, completion_times, of_own_slice
@@ -31,7 +31,6 @@ from ensue.engine.stage import (
     only_ready,
     ordered,
     replace_valid,
-    searches_ties,
     trace_mark,
     used_mark,
 )
