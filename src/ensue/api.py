@@ -67,19 +67,29 @@ MOST_SHOWN = 8
 class Results(Mapping[str, Any]):
     """The result of each pattern by name; an immutable mapping.
 
-    `reports` has the numbers of rows read and ignored for each pattern, in this process. On Spark, patterns with the
-    same keys run together when the first of them is used. Spark caches the matches (`shared`) for the others until
-    `release`.
+    `reports` has the numbers of rows read and ignored for each pattern. On Spark, it has only the numbers of matches
+    and of ties, which a job counts when you read it first. Patterns with the same keys run together there when the
+    first of them is used. Spark caches the matches (`shared`) for the others until `release`.
     """
 
     def __init__(
         self, names: Sequence[str] = (), tables: Sequence[Any] = (), together: Callable[[], Any] | None = None
     ) -> None:
-        self.reports: dict[str, Report] = {}
+        self._reports: Callable[[], Mapping[str, Report]] = dict
+        self._known: Mapping[str, Report] | None = None
         self.shared: tuple[Any, ...] = ()
         self._places = {name: place for place, name in enumerate(names)}
         self._tables = tables
         self._together = together
+
+    @property
+    def reports(self) -> Mapping[str, Report]:
+        """The counts of each pattern."""
+        if self._known is None:
+            self._known = self._reports()
+            for report in self._known.values():
+                warn_set_aside(report)
+        return self._known
 
     def __getitem__(self, name: str) -> Any:
         if name not in self._places:
@@ -263,14 +273,15 @@ def run(
         matched = detect_frames(source.table, statements, source.columns, options, emission, fixed, period)
         results = Results(names, matched.frames, lambda: matched.together(names))
         results.shared = tuple(group.frame for group in matched.shared)
+        results._reports = lambda: {names[place]: report for place, report in matched.reports().items()}
         return results
     loaded = load_tables(source.table, statements, source.columns, match_id, fixed, options, period)
     step = loaded.run()
     from_arrow = loaded.kind.from_arrow
     tables_found = tuple(map(from_arrow, step.outputs))
     results = Results(names, tables_found, lambda: from_arrow(together(names, step.outputs)))
-    for name, report in zip(names, step.reports, strict=True):
-        results.reports[name] = report
+    results._known = dict(zip(names, step.reports, strict=True))
+    for report in step.reports:
         warn_set_aside(report)
     return results
 

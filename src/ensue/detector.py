@@ -420,7 +420,7 @@ class Detector:
     def _warn(self, report: Report, told: BeliefAnswers | None) -> None:
         if self._statements is not None:
             warn_set_aside(report, self._told_ties)
-            self._told_ties |= {*+report.ties}
+            self._told_ties |= {*report.ties}
         if told is not None:
             warn_ignored(told.ignored)
         if report.late and not self._warned_of_late_rows:

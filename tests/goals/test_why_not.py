@@ -232,3 +232,55 @@ def test_names_in_backticks_are_shown_as_they_are() -> None:
     found = ask(events, "PATTERN SEQ(A `x#1`, B `b[1]`) WITHIN 10")
     (example,) = next(step.examples for step in found.steps if step.examples)
     assert [event.variable for event in example.events] == ["x#1", "b[1]"]
+
+
+# --- events at the same time
+
+
+TIED = [("Order", 0, 7), ("Paid", 0, 7), ("Order", 9, 8), ("Paid", 9, 8), ("Paid", 20, 9), ("Order", 21, 9)]
+FIRST = "PATTERN SEQ(Order o, Paid p) PARTITION BY id WITHIN 1 minute"
+
+
+def test_ties_are_apart_from_the_wrong_order() -> None:
+    answer = ensue.why_not(table(TIED), FIRST, time="t", type="type")
+    words = "`Paid` at the same time as `Order` 2 times (2024-01-01 10:00:00), but SEQ requires it strictly later"
+    assert answer.verdict == f"no match: {words}; use `order=` or ALLOWING TIES"
+    rows = {row["kind"]: row for row in answer.table.to_pylist()}
+    assert (rows["order"]["near_misses"], rows["order"]["closest"]) == (1, "1 s late")
+    tie = rows["tie"]
+    assert (tie["tried"], tie["failed"], tie["near_misses"], tie["distance"]) == (3, 2, 2, 0.0)
+    assert [example["key"] for example in tie["examples"]] == ["id = 7", "id = 8"]
+    assert repr(answer).splitlines()[-4:] == [
+        "events at the same time, which nothing orders: use `order=` or ALLOWING TIES",
+        f"  {words}",
+        "    id = 7; o at 2024-01-01 10:00:00, p at 2024-01-01 10:00:00",
+        "    id = 8; o at 2024-01-01 10:00:09, p at 2024-01-01 10:00:09",
+    ]
+    assert "`Paid` at the same time as `Order` 2 times" in answer._repr_html_()
+
+
+def test_a_single_tie_and_several_events_on_one_side() -> None:
+    query = "PATTERN SEQ(AND(Order o, Cancel c), Paid p) PARTITION BY id WITHIN 1 minute"
+    rows = [("Cancel", 1, 7), ("Order", 3, 7), ("Paid", 3, 7)]
+    answer = ensue.why_not(table(rows), query, time="t", type="type")
+    assert answer.verdict.startswith("no match: `Paid` at the same time as o, c once (2024-01-01 10:00:03), but SEQ")
+
+
+@pytest.mark.parametrize(("clause", "columns"), [(" ALLOWING TIES", {}), ("", {"order": "qty"})])
+def test_there_are_no_ties_where_something_decides(clause: str, columns: dict[str, str]) -> None:
+    answer = ensue.why_not(table(TIED), FIRST + clause, time="t", type="type", **columns)
+    assert "tie" not in answer.table["kind"].to_pylist()
+    assert "ALLOWING" not in answer.to_text()
+
+
+def test_matches_with_a_forbidden_event_at_the_very_time() -> None:
+    query = "PATTERN SEQ(Order o, NOT Paid p) PARTITION BY id WITHIN 1 minute"
+    answer = ensue.why_not(table(TIED), query, time="t", type="type")
+    assert answer.verdict == "3 matches"
+    assert answer.to_text().splitlines()[-1] == "  2 of 3 matches have a `Paid` at the very time of `Order`"
+    row = answer.table.to_pylist()[-1]
+    assert (row["kind"], row["tried"], row["failed"], row["near_misses"]) == ("tie", 3, 2, None)
+    allowed = ensue.why_not(table(TIED), f"{query} ALLOWING TIES", time="t", type="type")
+    assert allowed.verdict == "1 match"
+    step = next(step for step in allowed.steps if step.kind == "absence")
+    assert (step.near_misses, step.closest) == (2, "p at 2024-01-01 10:00:00, at the very time of o, occurred")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -108,3 +109,27 @@ def test_a_pipeline_is_read_as_it_is_now_and_left_alone(
     }
     assert "<title>pairs</title>" in (tmp_path / "report.html").read_text(encoding="utf-8")
     assert not (tmp_path / "state").exists()
+
+
+def test_any_event_without_a_type_column(spark: SparkSession) -> None:
+    """One DataFrame of a single stream, with events at the same time: counts, sample and ties as in this process."""
+    table = pa.table({"t": [1, 1, 2, 3, 3], "id": [1, 1, 1, 2, 2], "word": ["x", "y", "y", "x", "y"]})
+    query = "PATTERN p SEQ(ANY EVENT a [word = 'x'], ANY EVENT b [word = 'y']) PARTITION BY id WITHIN 5"
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        on_spark = ensue.report(frame(spark, table), query, time="t").facts
+    words = (
+        "pattern `p`: 2 pairs of `ANY EVENT` and `ANY EVENT` have the same time, so neither event is before the other"
+    )
+    assert on_spark["ties"] == [f"{words}; use `order=` or ALLOWING TIES"]
+    assert [str(entry.message) for entry in caught if "ALLOWING TIES" in str(entry.message)] == on_spark["ties"]
+    with pytest.warns(ensue.EnsueNotice):
+        here = ensue.report(table, query, time="t").facts
+    for part in ("rows", "streams", "ties", "lanes", "leftOut"):
+        assert on_spark[part] == here[part], part
+    assert on_spark["streams"] == [{"name": "events", "rows": 5, "derived": False}]
+    why = ensue.why_not(frame(spark, table), query, time="t")
+    assert (why.matches, why.verdict) == (1, "1 match")
+    with pytest.raises(ensue.QueryError) as refusal:
+        ensue.report(frame(spark, table), "STREAM X FROM log WHERE word = 'x'; PATTERN SEQ(X x, X y)", time="t")
+    assert refusal.value.code == "selected-report"

@@ -83,7 +83,7 @@ def _check_parts(expression: Expr, selection: Selection) -> Iterator[Problem]:
                 "foreign-variable",
                 f"`{part.variable}` is not defined here: a stream of rows uses columns of `{selection.table}`",
                 part.span,
-                hint=f"write the column alone: `{part.name}`",
+                hint=f"write the column alone: `{part.name}`; a field of a struct is `({part.variable}).{part.name}`",
             )
 
 

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 
-from ensue.engine.events import FOREVER, NEVER, EventStore
+from ensue.engine.events import FOREVER, NEVER, EventStore, searches_ties
 from ensue.engine.join import Join
 from ensue.engine.machine import Look, examine
 from ensue.engine.retention import last_positions
 from ensue.engine.rows import MatchChunk, Rows, completion_times
-from ensue.engine.sources import EventSource, Mask
+from ensue.engine.sources import EventSource, Mask, Tie
+from ensue.engine.ties import noting_ties
 from ensue.engine.workspace import find_candidates
 from ensue.errors import QueryError
 from ensue.graph.bounds import Limit, Point, TimeScale, end_of, position_of, start_of
-from ensue.graph.graphs import Graph, Variable
+from ensue.graph.graphs import Graph, Scope, Variable
 from ensue.kernels.compiler import Int64s
 from ensue.nodes.names import Name, Stream, in_order, written
 from ensue.nodes.patterns import Events, PatternQuery, Window
@@ -107,6 +109,31 @@ class Search:
         found = self.choices(query)
         return Choices(tuple(_beside(found.chunks, self.matches.chunks)), found.cut)
 
+    @property
+    def has_ties(self) -> bool:
+        """Whether events at the same time are unordered for the query, so that SEQ accepts neither before the other."""
+        return searches_ties(self.plan)
+
+    def in_time_and_tied(self, requirement: requirements.Requirement, misses: Choices) -> tuple[Choices, Choices]:
+        """Splits the near misses of an order: the choices in the wrong order, and those at the same time."""
+        apart: list[MatchChunk] = []
+        tied: list[MatchChunk] = []
+        for chunk in misses.chunks:
+            beyond = self.distances(requirement, chunk)
+            together = np.zeros(chunk.rows.length, bool) if beyond is None else beyond == 0
+            apart.append(chunk.where(~together))
+            tied.append(chunk.where(together))
+        return Choices(tuple(apart), misses.cut), Choices(tuple(tied), misses.cut)
+
+    @cached_property
+    def tied_matches(self) -> Counter[Tie]:
+        """How many matches have a forbidden event at the very time of its neighbour."""
+        found: Counter[Tie] = Counter()
+        if self.has_ties:
+            for _ in noting_ties(iter(self.matches.chunks), self.plan, found):
+                pass
+        return found
+
     def distances(self, requirement: requirements.Requirement, chunk: MatchChunk) -> Int64s | None:
         """How much each choice misses an order, a relation or a window by, in ticks or positions.
 
@@ -145,6 +172,10 @@ class Search:
             join = Join(chunk.space.inside(absence.graph), {})
             found += [(join, rows) for rows in join.all_matches(around)]
         return found
+
+    def scopes(self, requirement: requirements.Requirement, chunk: MatchChunk) -> list[Scope]:
+        """The scopes of a NOT for the choices of a chunk."""
+        return [absence.absence.scope for absence in self._absences(requirement, chunk)]
 
     def _absences(self, requirement: requirements.Requirement, chunk: MatchChunk) -> list[AbsencePlan]:
         """The absences of a NOT for the choices of a chunk."""

@@ -15,7 +15,7 @@ from ensue.graph.graphs import WindowClose
 from ensue.kernels.compiler import Codes, Int64s
 from ensue.kernels.ranges import expand_ranges
 from ensue.nodes.names import Name
-from ensue.plan.plans import GraphPlan, QueryPlan
+from ensue.plan.plans import SLICE, GraphPlan, QueryPlan
 
 if TYPE_CHECKING:
     from ensue.engine.probability import Lineage
@@ -189,6 +189,17 @@ def completion_times(chunk: MatchChunk, plan: QueryPlan) -> Int64s:
     times += [chunk.space.value(deadline.point, chunk.rows) + deadline.ticks for deadline in graph.deadlines]
     latest: Int64s = np.maximum.reduce(times)
     return latest
+
+
+def of_own_slice(chunks: Iterable[MatchChunk], plan: QueryPlan, width: int) -> Iterator[MatchChunk]:
+    """The matches that complete in their own slice of time, so that each match is in exactly one slice."""
+    for chunk in chunks:
+        name, places = next(iter(chunk.rows.places.items()))
+        found = chunk.space.candidates[name]
+        slices = np.asarray(found.source.raw_column(SLICE).to_numpy())[found.rows[places]]
+        own = chunk.where(completion_times(chunk, plan) // width == slices)
+        if own.rows.length:
+            yield own
 
 
 def _closing_times(closing: WindowClose, chunk: MatchChunk, plan: QueryPlan) -> Int64s:

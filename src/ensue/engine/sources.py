@@ -51,6 +51,18 @@ class Tie(NamedTuple):
     other: str
     forbidden: bool = False
 
+    @property
+    def label(self) -> str:
+        """Its name among the counts of a stream.
+
+        >>> Tie("p", "C", "A", forbidden=True).label, Tie("", "A", "B").label
+        ('p: matches with C at the time of A', 'pairs of A and B at the same time')
+        """
+        where = f"{self.pattern}: " if self.pattern else ""
+        if self.forbidden:
+            return f"{where}matches with {self.one} at the time of {self.other}"
+        return f"{where}pairs of {self.one} and {self.other} at the same time"
+
 
 @dataclass(slots=True)
 class Report:

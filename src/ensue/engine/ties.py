@@ -3,28 +3,59 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator
+from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
 
-from ensue.engine.events import Candidates, EventStore
+from ensue.engine.events import Candidates, EventStore, searches_ties
 from ensue.engine.rows import MatchChunk, Rows, expand_in_chunks
 from ensue.engine.sources import SEARCHED_FOR_TIES, Mask, Tie
 from ensue.engine.workspace import Workspace, cached_candidates, field_values
 from ensue.expr.evaluation import condition_mask
 from ensue.graph.bounds import BEFORE, Point, end_of, start_of
-from ensue.graph.graphs import Graph
+from ensue.graph.graphs import Graph, Variable
 from ensue.kernels.compiler import Codes, Int64s
 from ensue.kernels.ranges import find_ranges
 from ensue.nodes.expressions import Field, variables_of
-from ensue.nodes.names import Name, in_words
+from ensue.nodes.names import Name, Stream, in_words
 from ensue.plan.planner import precedence
-from ensue.plan.plans import AbsencePlan, QueryPlan
+from ensue.plan.plans import SLICE, AbsencePlan, QueryPlan
 
 MOST_PAIRS = 1 << 12
 """The number of pairs of events at the same time that are compared with the conditions of a query."""
+
+
+def possible_ties(plan: QueryPlan) -> list[Tie]:
+    """What a run of the plan may count, each once."""
+    found: list[Tie] = []
+    for graph_plan in plan.graphs if searches_ties(plan) else ():
+        graph = graph_plan.graph
+        streams = {variable.name: variable.stream for variable in graph.variables}
+        for absence in graph_plan.absences:
+            nearby = [streams[point.variable] for point in _neighbours(absence) if point.variable in streams]
+            found += [_forbidden_tie(plan, absence, stream) for stream in nearby]
+        if plan.query.policy is None and not plan.uses_up:
+            found += [_pair_tie(plan, streams[x], streams[y]) for x, y in _consecutive(graph)]
+    return list(dict.fromkeys(found))
+
+
+def _forbidden_tie(plan: QueryPlan, absence: AbsencePlan, neighbour: Stream) -> Tie:
+    forbidden = absence.graph.graph.variables[0].stream
+    return Tie(str(plan.query.name or ""), in_words(forbidden), in_words(neighbour), forbidden=True)
+
+
+def _pair_tie(plan: QueryPlan, one: Stream, other: Stream) -> Tie:
+    return Tie(str(plan.query.name or ""), in_words(one), in_words(other))
+
+
+def _consecutive(graph: Graph) -> Iterator[tuple[Name, Name]]:
+    """The variables of which one must be strictly before the other, with no other between them."""
+    for x, y in pairwise(precedence(graph)):
+        if graph.times.limit(end_of(x), start_of(y)) == BEFORE:
+            yield x, y
 
 
 def noting_ties(chunks: Iterator[MatchChunk], plan: QueryPlan, ties: Counter[Tie]) -> Iterator[MatchChunk]:
@@ -32,12 +63,13 @@ def noting_ties(chunks: Iterator[MatchChunk], plan: QueryPlan, ties: Counter[Tie
     for chunk in chunks:
         for absence in chunk.plan.absences:
             for point in _neighbours(absence):
-                one, other = absence.graph.graph.variables[0].stream, chunk.space.streams[point.variable]
-                known = Tie(str(plan.query.name or ""), in_words(one), in_words(other), forbidden=True)
+                known = _forbidden_tie(plan, absence, chunk.space.streams[point.variable])
                 rows = chunk.rows
                 if rows.length > SEARCHED_FOR_TIES:
                     rows = rows.take(np.arange(SEARCHED_FOR_TIES, dtype=np.int32))
-                ties[known] += int(np.count_nonzero(_with_tie(chunk.space, rows, absence, point)))
+                count = int(np.count_nonzero(_with_tie(chunk.space, rows, absence, point)))
+                if count:
+                    ties[known] += count
         yield chunk
 
 
@@ -66,57 +98,72 @@ def _with_tie(space: Workspace, rows: Rows, absence: AbsencePlan, point: Point) 
     return tied
 
 
-def tied_pairs(
-    plan: QueryPlan, store: EventStore, found: dict[Hashable, Candidates], after: int | None, ties: Counter[Tie]
-) -> None:
-    """Counts the pairs of events for consecutive items of SEQ that are at the same time, and so no match."""
-    for graph_plan in plan.graphs:
-        graph = graph_plan.graph
-        streams = {variable.name: variable.stream for variable in graph.variables}
-        for x, y in pairwise(precedence(graph)):
-            if graph.times.limit(end_of(x), start_of(y)) == BEFORE:
-                count = _count_pairs(plan, graph, store, found, x, y, after)
-                ties[Tie(str(plan.query.name or ""), in_words(streams[x]), in_words(streams[y]))] += count
+@dataclass(frozen=True, slots=True)
+class PairSearch:
+    """Searches a step for pairs of events for consecutive items of SEQ that are at the same time, and so no match.
+
+    They are after the moment `after`; with `fresh`, one of them came with this step. If time is cut into slices of
+    `width` ticks, a pair belongs to the slice in which the second event ends.
+    """
+
+    plan: QueryPlan
+    store: EventStore
+    found: dict[Hashable, Candidates]
+    after: int | None = None
+    fresh: Callable[[Candidates], Mask] | None = None
+    width: int | None = None
+
+    def count(self, ties: Counter[Tie]) -> None:
+        """Adds the numbers of pairs to the ties."""
+        for graph_plan in self.plan.graphs:
+            graph = graph_plan.graph
+            variables = {variable.name: variable for variable in graph.variables}
+            for x, y in _consecutive(graph):
+                count = self._pairs(graph, variables[x], variables[y])
+                if count:
+                    ties[_pair_tie(self.plan, variables[x].stream, variables[y].stream)] += count
+
+    def _pairs(self, graph: Graph, x: Variable, y: Variable) -> int:
+        """The number of pairs that satisfy the conditions on both; a lower bound if there are many."""
+        one, other = (cached_candidates(v, graph, self.store, self.plan.catalog, self.found) for v in (x, y))
+        probes, partners = (other, one) if len(other) < len(one) else (one, other)
+        times = probes.starts if probes is other else probes.ends
+        wanted = np.ones(len(probes), bool) if self.after is None else times > self.after
+        chosen = np.flatnonzero(wanted)[:SEARCHED_FOR_TIES].astype(np.int32)
+        times = times[chosen]
+        first, last = find_ranges(probes.keys[chosen], times, times, partners.offsets, partners.starts)
+        conditions = [
+            condition
+            for condition in (*graph.conditions, *(equality.condition for equality in graph.equalities))
+            if variables_of(condition) <= {x.name, y.name}
+        ]
+        same_table = one.source.origin is other.source.origin
+        if not (conditions or same_table or self.fresh or self.width):
+            return int((last.astype(np.int64) - first).sum())
+        for numbers, places in expand_in_chunks(first, last, MOST_PAIRS):
+            pair = {id(probes): chosen[numbers], id(partners): places}
+            ones, others = pair[id(one)], pair[id(other)]
+            counted = one.rows[ones] != other.rows[others] if same_table else np.ones(len(places), bool)
+            if self.fresh is not None:
+                counted &= self.fresh(one)[ones] | self.fresh(other)[others]
+            if self.width is not None:
+                counted &= _in_own_slice(other, others, self.width)
+
+            def column(wanted: Field, pair: dict[int, Codes] = pair) -> pa.Array:
+                variable, own = (x, one) if wanted.variable == x.name else (y, other)
+                return field_values(wanted, variable.stream, own, pair[id(own)], self.plan.catalog)
+
+            for condition in conditions:
+                counted &= condition_mask(condition, column, len(places))
+            return int(np.count_nonzero(counted))
+        return 0
 
 
-def _count_pairs(
-    plan: QueryPlan,
-    graph: Graph,
-    store: EventStore,
-    found: dict[Hashable, Candidates],
-    x: Name,
-    y: Name,
-    after: int | None,
-) -> int:
-    """The number of pairs at the same time that satisfy the conditions on both; a lower bound if there are many."""
-    variables = {variable.name: variable for variable in graph.variables}
-    one, other = (cached_candidates(variables[name], graph, store, plan.catalog, found) for name in (x, y))
-    probes, partners = (other, one) if len(other) < len(one) else (one, other)
-    times = probes.starts if probes is other else probes.ends
-    chosen = np.arange(len(probes), dtype=np.int32) if after is None else np.flatnonzero(times > after).astype(np.int32)
-    chosen = chosen[:SEARCHED_FOR_TIES]
-    keys, times = probes.keys[chosen], times[chosen]
-    first, last = find_ranges(keys, times, times, partners.offsets, partners.starts)
-    conditions = [
-        condition
-        for condition in (*graph.conditions, *(equality.condition for equality in graph.equalities))
-        if variables_of(condition) <= {x, y}
-    ]
-    same_table = one.source.origin is other.source.origin
-    if not (conditions or same_table):
-        return int((last.astype(np.int64) - first).sum())
-    for numbers, places in expand_in_chunks(first, last, MOST_PAIRS):
-        pair = {id(probes): chosen[numbers], id(partners): places}
-        apart = one.rows[pair[id(one)]] != other.rows[pair[id(other)]] if same_table else np.ones(len(places), bool)
-
-        def column(wanted: Field, pair: dict[int, Codes] = pair) -> pa.Array:
-            own = one if wanted.variable == x else other
-            return field_values(wanted, variables[wanted.variable or x].stream, own, pair[id(own)], plan.catalog)
-
-        for condition in conditions:
-            apart &= condition_mask(condition, column, len(places))
-        return int(np.count_nonzero(apart))
-    return 0
+def _in_own_slice(found: Candidates, places: Codes, width: int) -> Mask:
+    """The candidates that are in the slice of time in which they end; the others are copies for the next slice."""
+    slices = np.asarray(found.source.raw_column(SLICE).to_numpy())[found.rows[places]]
+    own: Mask = found.ends[places] // width == slices
+    return own
 
 
 def _pairs(found: Candidates, keys: Codes, times: Int64s) -> Iterator[tuple[Codes, Codes]]:

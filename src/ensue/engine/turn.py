@@ -13,10 +13,10 @@ import pyarrow as pa
 from ensue.engine.choice import UsedRows
 from ensue.engine.derivation import Search, as_events, grow, settled, together
 from ensue.engine.evaluation import Frontier, evaluate
-from ensue.engine.events import Candidates, EventStore, load_events
+from ensue.engine.events import Candidates, EventStore, load_events, searches_ties
 from ensue.engine.index import IDLE_CODES, Room, Run, candidates_of, joined, new_places
 from ensue.engine.retention import keep_markers, keep_ties, pending_rows, rows_to_keep
-from ensue.engine.rows import MatchChunk, completion_times
+from ensue.engine.rows import MatchChunk, completion_times, of_own_slice
 from ensue.engine.sources import EventSource, Mask, Report, load_sources, read_uncertainty
 from ensue.engine.stage import (
     POSITION,
@@ -34,7 +34,7 @@ from ensue.engine.stage import (
     trace_mark,
     used_mark,
 )
-from ensue.engine.ties import noting_ties, tied_pairs
+from ensue.engine.ties import PairSearch, noting_ties
 from ensue.engine.traces import WatchedEvents, no_records, watch
 from ensue.engine.violations import track
 from ensue.kernels.compiler import Codes, Int64s
@@ -49,13 +49,6 @@ new comes."""
 
 MOST_IDLE_ROWS = 1024
 """The number of unneeded rows that a table may contain in addition to as many as are kept."""
-
-
-FEW_TIMES = 1 << 12
-"""Up to this number of events, they are first searched for any two at the same time."""
-
-FIRST_STEPS, STEPS = 64, 16
-"""Ties are searched in this many steps of a stream, and then in one of so many."""
 
 
 def step_stage(
@@ -241,10 +234,15 @@ class Turn:
             chunks = evaluate(plan, watched.store, self.frontier(member), self.options, candidates, used)
         else:
             chunks = self._later_matches(member, watched, candidates, used, clock.since)
-        if member.way is None and _searches_ties(plan, watched.store):
+        width = self.options.slice_width
+        if width is not None:
+            chunks = of_own_slice(chunks, plan, width)
+        is_result = member.way is None and self.options.counts_ties
+        if is_result and searches_ties(plan, watched.store, clock.last):
             ties = self.reports[place].ties
             if used is None and plan.query.policy is None:
-                tied_pairs(plan, watched.store, candidates, clock.watermark, ties)
+                fresh = self._arrived() if self.stage.eager else None
+                PairSearch(plan, watched.store, candidates, clock.watermark, fresh, width).count(ties)
             chunks = noting_ties(chunks, plan, ties)
         found = collect(member, watched, chunks, self.options)
         if used is not None:
@@ -444,18 +442,3 @@ def _compacted(source: EventSource, kept: Any) -> tuple[pa.Table, Int64s | None]
     if table.num_rows > 2 * len(places) + MOST_IDLE_ROWS:
         return table.take(pa.array(places)).combine_chunks(), None
     return table, None if len(places) == table.num_rows else places
-
-
-def _searches_ties(plan: QueryPlan, store: EventStore) -> bool:
-    """Whether a step searches for events at the same time that the query requires in an order."""
-    if plan.normal_form.is_ordered or plan.normal_form.allows_ties or plan.uncertain:
-        return False
-    events = [store.streams[name] for name in plan.streams]
-    if sum(map(len, events)) <= FEW_TIMES:
-        ends = [found.ends for found in events if not found.are_points]
-        times = np.concatenate([*(found.starts for found in events), *ends])
-        if len(np.unique(times)) == len(times):
-            return False
-    compiled = store.compiled
-    steps = compiled.steps_of[id(plan)] = compiled.steps_of.get(id(plan), 0) + 1
-    return steps <= FIRST_STEPS or steps % STEPS == 0

@@ -12,10 +12,10 @@ import pyarrow as pa
 from ensue.api import LoadedProgram
 from ensue.arguments import helpful
 from ensue.constraints import ConstraintsLike
-from ensue.engine.goals import Search
+from ensue.engine.goals import Choices, Search
 from ensue.engine.trace_rows import KEY
 from ensue.errors import LimitError, citing
-from ensue.explanation.near_misses import Example, Examples, length_in_words
+from ensue.explanation.near_misses import Example, Examples, length_in_words, moment_in_words
 from ensue.explanation.question import (
     ChosenStatement,
     QuestionEvents,
@@ -35,7 +35,9 @@ from ensue.programs import QueryLike
 MOST_CHOICES = 1_000_000
 """The default maximum of choices of events that are counted for one requirement."""
 
-STREAM = "stream"
+STREAM, TIE = "stream", "tie"
+
+ADVICE = "use `order=` or ALLOWING TIES"
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +46,10 @@ class RequirementCount:
 
     Streams and predicates test events; all other requirements test choices of events that met the requirements before.
     `near_misses` counts the choices that are not a match only because of this requirement; None if that is unknown.
+
+    A tie is the part of an order that fails only because events are at the same time: `tried` choices failed nothing
+    but this order, and `failed` of them are a tie. Or it is about a NOT: of `tried` matches, `failed` have a forbidden
+    event at the very time of its neighbour; these are no near misses.
     """
 
     kind: str
@@ -59,9 +65,23 @@ class RequirementCount:
     @property
     def in_words(self) -> str:
         """The near misses in one line: `WITHIN 10 minutes failed 3 times, closest 10 min 4 s`."""
-        least = "at least " if self.cut else ""
-        times = "once" if self.near_misses == 1 else f"{least}{self.near_misses:,} times"
+        if self.kind == TIE:
+            return f"{self.tie_words}; {ADVICE}"
+        times = self._times(self.near_misses or 0)
         return f"{self.what} failed {times}" + (f", closest {self.closest}" if self.closest else "")
+
+    @property
+    def tie_words(self) -> str:
+        """What is at the same time, and how often."""
+        if self.near_misses is None:
+            verb = "has" if self.failed == 1 else "have"
+            return f"{self.failed:,} of {_times(self.tried)} {verb} a {self.what}"
+        moment = f" ({self.closest})" if self.closest else ""
+        return f"{self.what} {self._times(self.failed)}{moment}, but SEQ requires it strictly later"
+
+    def _times(self, number: int) -> str:
+        least = "at least " if self.cut else ""
+        return "once" if number == 1 else f"{least}{number:,} times"
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,11 +123,17 @@ class WhyNot:
         """Return the full answer as readable text."""
         lines = [f"{self.name}: {self.verdict}", "", "what is left after each requirement"]
         lines += [f"  {line}" for line in _funnel(self.steps)]
-        near = [step for step in self.steps if step.near_misses]
+        near = [step for step in self.steps if step.near_misses and step.kind != TIE]
         if near:
             lines += ["", "near misses: only this requirement failed"]
             for step in near:
                 lines.append(f"  {step.in_words}")
+                lines += [f"    {example.in_words}" for example in step.examples]
+        ties = [step for step in self.steps if step.kind == TIE]
+        if ties:
+            lines += ["", f"events at the same time, which nothing orders: {ADVICE}"]
+            for step in ties:
+                lines.append(f"  {step.tie_words}")
                 lines += [f"    {example.in_words}" for example in step.examples]
         return "\n".join(lines)
 
@@ -205,20 +231,46 @@ def _steps(search: Search, loaded: LoadedProgram, shown: int) -> Iterator[Requir
     for requirement in question.requirements:
         if requirement.kind == PREDICATE:
             tried, failed = _judged_events(search, requirement, variables)
-            yield _step(search, pictures, requirement, tried, failed, False)
+            yield _step(search, pictures, requirement, search.misses(requirement), tried, failed, False)
     before = search.choices(question.without(judged)) if judged else None
     for place, requirement in enumerate(judged):
         assert before is not None
         after = search.choices(question.without(judged[place + 1 :]))
         cut = before.cut or after.cut
-        yield _step(search, pictures, requirement, before.count, max(0, before.count - after.count), cut)
+        misses, tied = search.misses(requirement), None
+        if requirement.kind == ORDER and not requirement.repeated and search.has_ties:
+            misses, tied = search.in_time_and_tied(requirement, misses)
+        yield _step(search, pictures, requirement, misses, before.count, max(0, before.count - after.count), cut)
+        if tied is not None and tied.count:
+            yield _tie(search, pictures, requirement, tied, misses.count + tied.count, variables)
         before = after
+    for tie, count in search.tied_matches.items():
+        what = f"`{tie.one}` at the very time of `{tie.other}`"
+        yield RequirementCount(TIE, what, search.matches.count, count, None, False, "", None, ())
+
+
+def _tie(
+    search: Search,
+    pictures: Examples,
+    requirement: Requirement,
+    tied: Choices,
+    tried: int,
+    variables: Mapping[Name, Variable],
+) -> RequirementCount:
+    """The near misses of an order whose events are at the same time."""
+    first, later = (
+        f"`{in_words(variables[names[0]].stream)}`" if len(names) == 1 else ", ".join(map(search.question.word, names))
+        for names in (requirement.left, requirement.right)
+    )
+    nearest = tuple(pictures.nearest(requirement, tied))
+    moment = moment_in_words(pictures.end_of(requirement.left, nearest[0]), search.plan.catalog.time_type)
+    what = f"{later} at the same time as {first}"
+    return RequirementCount(TIE, what, tried, tied.count, tied.count, tied.cut, moment, 0.0, nearest)
 
 
 def _step(
-    search: Search, pictures: Examples, requirement: Requirement, tried: int, failed: int, cut: bool
+    search: Search, pictures: Examples, requirement: Requirement, misses: Choices, tried: int, failed: int, cut: bool
 ) -> RequirementCount:
-    misses = search.misses(requirement)
     nearest = pictures.nearest(requirement, misses)
     distance = nearest[0].distance if nearest else None
     return RequirementCount(
@@ -280,6 +332,8 @@ def _blamed(steps: Sequence[RequirementCount]) -> RequirementCount | None:
 
 def _funnel(steps: Sequence[RequirementCount]) -> Iterator[Name]:
     for step in steps:
+        if step.kind == TIE:
+            continue
         what = "events" if step.kind in (STREAM, PREDICATE) else "choices"
         left = step.tried - step.failed
         least = "at least " if step.cut else ""
@@ -299,7 +353,7 @@ def _verdict(question: Question, steps: Sequence[RequirementCount], matches: int
     blamed = _blamed(steps)
     if blamed is not None:
         return f"no match: {blamed.in_words}"
-    stopped = next((step for step in steps if step.kind != STREAM and step.tried == step.failed), None)
+    stopped = next((step for step in steps if step.kind not in (STREAM, TIE) and step.tried == step.failed), None)
     if stopped is None:
         return "no match"
     return f"no match: no candidate is left after {stopped.what}; all of them fail more than one requirement"

@@ -149,6 +149,11 @@ class Examples:
         events = tuple(self._bound(one, name) for name in one.plan.graph.names)
         return Example(self._key(requirement, one), events, distance, self._note(requirement, one))
 
+    def end_of(self, names: Sequence[Name], example: Example) -> int:
+        """Return the last end of some variables, in ticks."""
+        words = {self.search.question.word(name) for name in names}
+        return max(event.end for event in example.events if event.variable in words)
+
     def _bound(self, one: MatchChunk, name: Name) -> Bound:
         start, end = (int(one.space.value(point, one.rows)[0]) for point in (start_of(name), end_of(name)))
         stream, word = in_words(one.space.streams[name]), self.search.question.word(name)
@@ -233,12 +238,24 @@ class Examples:
             times = {name: join.space.value(start_of(name), rows) for name in names}
             ends = {name: join.space.value(end_of(name), rows) for name in names}
             first = int(np.argmin(np.minimum.reduce(list(times.values()))))
+            begin, end = (int(find([of[name][first] for name in names])) for find, of in ((min, times), (max, ends)))
+            tied = self._neighbour_at(requirement, one, begin, end)
             words = [
                 self._event_words(self.search.question.word(name), int(times[name][first]), int(ends[name][first]))
                 for name in names
             ]
-            found.append((min(int(times[name][first]) for name in names), ", ".join(words)))
+            found.append((begin, ", ".join(words) + tied))
         return f"{min(found)[1]} occurred" if found else ""
+
+    def _neighbour_at(self, requirement: Requirement, one: MatchChunk, start: int, end: int) -> str:
+        """Say that forbidden events are at the very time of a neighbour of the NOT; empty if they are not."""
+        for scope in self.search.scopes(requirement, one):
+            edges = [(end_of(name), start) for name in (scope.after.ends if scope.after else ())]
+            edges += [(start_of(name), end) for name in (scope.before.starts if scope.before else ())]
+            for point, moment in edges:
+                if point.variable in one.rows.places and int(one.space.value(point, one.rows)[0]) == moment:
+                    return f", at the very time of {self.search.question.word(point.variable)},"
+        return ""
 
 
 def _apart(left: pa.Array, right: pa.Array) -> Distances:

@@ -236,6 +236,15 @@ class Options:
     """Return the lineage of uncertain matches with them."""
     until: int | None = None
     """In a run over tables, time ends at this tick. None: with the last event."""
+    slice_width: int | None = None
+    """Time is cut into slices of this many ticks, and rows have the number of theirs in the column SLICE. Rows that two
+    slices need are in both, but each match is returned only in the slice in which it completes."""
+    counts_ties: bool = True
+    """Search for events at the same time that the result depends on."""
+
+
+SLICE = "ensue:slice"
+"""The column with the number of the time slice of a row."""
 
 
 PLAIN = Options(

@@ -58,6 +58,8 @@ class Counts:
     shown: Mapping[tuple[str, ...], Sequence[Key]]
     first: int | None
     last: int | None
+    ties: Sequence[str] = ()
+    """What the results depend on among events at the same time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +103,7 @@ class Facts:
             "fields": fields,
             "events": events,
             "matches": shown.matches,
+            "ties": self._ties(),
             "leftOut": [*self._left_out(groups, lanes, events, len(shown.matches))],
         }
 
@@ -196,6 +199,12 @@ class Facts:
                 counts = pc.value_counts(source.column(str(item.type)).cast(pa.string()))
                 rows |= dict(zip(map(str, counts.field(0).to_pylist()), counts.field(1).to_pylist(), strict=True))
         return rows
+
+    def _ties(self) -> list[str]:
+        """Say what the results depend on among events at the same time."""
+        if self.counts is not None:
+            return [*self.counts.ties]
+        return [words for one in self.found for words in one.report.tie_words()]
 
     # --- what was omitted
 
@@ -294,7 +303,9 @@ def sample(asked: FrameRequest, limits: PageLimits) -> tuple[Any, Counts]:
     sampler = Sampler(asked.events, columns, planned, _streams(asked.statements), found)
     try:
         with sampler.keeping():
-            return _sampled(sampler, limits)
+            events, counts = _sampled(sampler, limits)
+        ties = [words for report in results.reports.values() for words in report.tie_words()]
+        return events, replace(counts, ties=ties)
     finally:
         results.release()
 

@@ -137,7 +137,8 @@ def report(
     loaded = load_tables(events, statements, columns, ids, fixed, options, period, whole=True)
     loaded, found = find_all(loaded, names, written.heads)
     for one in found:
-        warn_set_aside(one.report)
+        # Of ties, Spark has counted those of all rows, and `sample` has told about them.
+        warn_set_aside(one.report, one.report.ties if counts is not None else ())
     named_time, named_end = (name if isinstance(name, str) else None for name in (columns.time, columns.end))
     lasts = named_end or ("e" if columns.end is not None else None)
     explained = [

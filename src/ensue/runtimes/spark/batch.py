@@ -48,8 +48,9 @@ def match_frames(
     options: Options,
     keys: Sequence[str],
     derivations: Sequence[Derivation] = (),
+    counting: bool = False,
 ) -> DataFrame:
-    """Return the matches of queries with the keys `keys`, with one scan and one shuffle.
+    """Return the matches of queries with the keys `keys`, with one scan and one shuffle; or only their `COUNTS`.
 
     The result has the columns of the query, or those of a `Carrier` if there are several queries. Time is not sliced if
     there are declared streams, because a match of a declared stream reaches as far as everything it is made of.
@@ -66,12 +67,14 @@ def match_frames(
         tuple(outputs),
         carrier if len(outputs) > 1 else result_schema(outputs[0]),
         slicing.width if slicing is not None else None,
-        options,
+        replace(options, counts_ties=counting),
         tuple(derivations),
     )
     bounds = bounds_of([entry.item for entry in inputs], plans, derivations, options.since, options.until)
     rows = shuffled(inputs, layout, everything, slicing, keys, bounds)
     schema = carrier.schema if len(outputs) > 1 else result_schema(outputs[0])
+    if counting:
+        return rows.mapInArrow(worker.CountWork(worker.ShippedValue(task)), spark_schema(worker.COUNTS))
     return rows.mapInArrow(worker.BatchWork(worker.ShippedValue(task)), spark_schema(schema))
 
 

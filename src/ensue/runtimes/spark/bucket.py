@@ -16,8 +16,9 @@ import pyarrow as pa
 from ensue.engine.events import in_streams
 from ensue.engine.machine import Machine, State, compile_plan
 from ensue.engine.snapshot import restore, snapshot, text_of
-from ensue.engine.sources import EventSource
+from ensue.engine.sources import EventSource, Report, Tie
 from ensue.engine.stage import Stage, StageState
+from ensue.engine.ties import possible_ties
 from ensue.engine.violations import ends_of_traces
 from ensue.errors import LimitError, StateError, counted
 from ensue.plan.derivations import Derivation
@@ -69,7 +70,8 @@ class Clock:
 
 @dataclass(frozen=True, slots=True)
 class BucketStep:
-    """The result of one call. `outputs` are numbered: one per query, then one per input for its late rows.
+    """The result of one call. `outputs` are numbered: one per query, then one per input for its late rows, then one per
+    tie, of which only the count is needed.
 
     If there are several queries, their outputs only have counts, and CARRIED has the rows of all.
     """
@@ -119,6 +121,17 @@ class BucketTask:
         return tuple(map(times_of, self.machine.stages))
 
     @cached_property
+    def ties(self) -> tuple[Tie, ...]:
+        """The ties that the queries may have."""
+        results = [plan for plan, output in zip(self.plans, self.outputs, strict=True) if output.waiting_for is None]
+        return tuple(dict.fromkeys(tie for plan in results for tie in possible_ties(plan)))
+
+    @property
+    def first_tie(self) -> int:
+        """The number of the output of the first tie; the one after those of all ties counts any others."""
+        return len(self.plans) + len(self.inputs)
+
+    @cached_property
     def carrier(self) -> Carrier:
         """The columns in which matches of several queries travel together."""
         return Carrier.of(self.matches)
@@ -140,7 +153,7 @@ class BucketTask:
         outputs = self._matches(step.outputs)
         for place, (table, mask) in enumerate(zip(tables, step.late, strict=True)):
             outputs += self._late(len(self.plans) + place, table.filter(pa.array(mask)))
-        given = tuple(outputs)
+        given = (*outputs, *self._ties(step.reports))
         if not step.state.holds_anything:
             return BucketStep(None, None, given)
         return BucketStep(self._saved(step.state), self._wake(step.state, until), given)
@@ -160,6 +173,13 @@ class BucketTask:
         if not self.gives_late:
             return [Output(number, rows.num_rows, None)]
         return [Output(number, count, data) for count, data in packed(as_given(rows))]
+
+    def _ties(self, reports: Sequence[Report]) -> Iterator[Output]:
+        """Yield the counts of ties; those of timed-out partial matches are no results."""
+        for output, report in zip(self.outputs, reports, strict=True):
+            for tie, count in report.ties.items() if output.waiting_for is None else ():
+                place = self.ties.index(tie) if tie in self.ties else len(self.ties)
+                yield Output(self.first_tie + place, count, None)
 
     def state(self, saved: bytes | None) -> State:
         """Restore the saved state of a bucket, or create a new one."""

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from functools import reduce
+from dataclasses import dataclass, field
+from functools import partial, reduce
 from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
 from ensue.engine.retention import Bounds
+from ensue.engine.sources import Report, Tie
 from ensue.errors import SchemaError
 from ensue.lower.phases import LoweredProgram
 from ensue.plan import program_plans
@@ -74,6 +75,20 @@ class MatchFrames:
     frames: Sequence[DataFrame]
     schemas: tuple[pa.Schema, ...]
     shared: tuple[SharedMatches, ...] = ()
+    counted: Mapping[tuple[int, ...], Callable[[], DataFrame]] = field(default_factory=dict)
+    """For the places of queries that run together, a function that returns the DataFrame of their counts."""
+
+    def reports(self) -> dict[int, Report]:
+        """Count the matches and ties of each query, in a Spark job for each set of keys; nothing on a stream."""
+        reports = {place: Report() for places in self.counted for place in places}
+        for places, counts in self.counted.items():
+            for query, *tie, number in counts().collect():
+                report = reports[places[query]]
+                if tie[0] is None:
+                    report.matches += number
+                else:
+                    report.ties[Tie(*tie)] += number
+        return reports
 
     def together(self, names: Sequence[str]) -> DataFrame:
         """Return the matches of all queries in one DataFrame."""
@@ -175,17 +190,20 @@ def match_batch(inputs: Sequence[FrameInput], planned: program_plans.ProgramPlan
     groups += [program_plans.Group(keys, tuple(places)) for (keys, _), places in together.items()]
     frames: dict[int, DataFrame] = {}
     shared: list[SharedMatches] = []
+    counted: dict[tuple[int, ...], Callable[[], DataFrame]] = {}
     for group in groups:
         places = group.places
         plans = [planned.plans[place] for place in places]
         outputs = [planned.outputs[place] for place in places]
-        matches = match_frames(inputs, plans, outputs, options, group.keys, group.derivations)
+        arguments = (inputs, plans, outputs, options, group.keys, group.derivations)
+        counted[places] = partial(match_frames, *arguments, counting=True)
+        matches = match_frames(*arguments)
         if len(places) == 1:
             frames[places[0]] = matches
             continue
         shared.append(SharedMatches(matches.persist(), carrier_of(outputs), places))
     schemas = tuple(map(result_schema, planned.outputs))
-    return MatchFrames(Frames(frames, shared, schemas), schemas, tuple(shared))
+    return MatchFrames(Frames(frames, shared, schemas), schemas, tuple(shared), counted)
 
 
 # --- any_match on DataFrames: Spark groups the events by key, Python workers compute the probabilities

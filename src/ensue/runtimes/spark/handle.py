@@ -5,8 +5,9 @@ from __future__ import annotations
 import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import reduce
 from html import escape
 from typing import Any, TypeAlias
@@ -16,7 +17,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 from rich.console import Console
 
-from ensue.errors import counted
+from ensue.engine.sources import Report, Tie
+from ensue.errors import EnsueNotice, counted, warn
 from ensue.runtimes.spark.batch import all_patterns, of_patterns
 from ensue.runtimes.spark.bucket import BucketTask
 from ensue.runtimes.spark.manifest import Manifest, manifest_of, read_manifests, succeed, write_manifests
@@ -39,6 +41,9 @@ class Totals:
     late: int = 0
     rate: float = 0.0
     watermark: str = ""
+    ties: int = 0
+    labelled: Mapping[str, int] = field(default_factory=dict)
+    """The numbers of ties by their labels."""
 
     def line(self) -> str:
         """Format the totals in one line.
@@ -51,10 +56,15 @@ class Totals:
             _many(self.rows, "row", "rows"),
             _many(self.matches, "match", "matches"),
             *([_many(self.late, "late row", "late rows")] if self.late else []),
+            *([_many(self.ties, "tie", "ties")] if self.ties else []),
             *([f"{self.rate:,.0f} rows/s"] if self.rate else []),
             *([f"watermark {self.watermark}"] if self.watermark else []),
         ]
         return ", ".join(parts)
+
+
+KINDS = ("matches", "timed_out", "late", "ties")
+"""The counts that every stream has; all others are numbers of ties by their labels."""
 
 
 def _many(count: int, one: str, several: str) -> str:
@@ -85,6 +95,7 @@ class Progress:
 def _with(totals: Totals, report: Mapping[str, Any]) -> Totals:
     """Add one micro-batch to the totals."""
     counts = _counts(report)
+    labels = [name for name in counts if name not in KINDS and name not in totals.labelled]
     reached = (report.get("eventTime") or {}).get("watermark") or ""
     shown = "" if reached.startswith("1970-01-01T00:00:00") else reached.removesuffix(".000Z").replace("T", " ")
     return Totals(
@@ -95,6 +106,8 @@ def _with(totals: Totals, report: Mapping[str, Any]) -> Totals:
         totals.late + int(counts.get("late", 0)),
         sum(float(source["processedRowsPerSecond"] or 0.0) for source in report["sources"]),
         max(totals.watermark, shown),
+        totals.ties + int(counts.get("ties", 0)),
+        {name: totals.labelled.get(name, 0) + int(counts.get(name, 0)) for name in (*totals.labelled, *labels)},
     )
 
 
@@ -109,11 +122,38 @@ def _counts(report: Mapping[str, Any]) -> dict[str, Any]:
     return dict(zip((field["name"] for field in found["schema"]["fields"]), found["values"], strict=True))
 
 
-class StatusLine:
-    """Shows the totals of queries in one line and updates it until the queries end."""
+class TieNotice:
+    """What to say about ties, each once; `ties` are those that the queries may have."""
 
-    def __init__(self, queries: Sequence[StreamingQuery], console: Console | None = None) -> None:
+    def __init__(self, ties: Iterable[Tie] = ()) -> None:
+        self.ties = tuple(ties)
+        self._told: set[Tie] = set()
+        self._told_sum = False
+        self._lock = threading.Lock()
+
+    def words(self, totals: Totals) -> list[str]:
+        """Return what has not been said before."""
+        with self._lock:
+            found = Counter({tie: count for tie in self.ties if (count := totals.labelled.get(tie.label, 0))})
+            words = Report(matches=totals.matches, ties=found).tie_words(self._told)
+            self._told |= {*found}
+            if totals.ties and not found and not self._told_sum:
+                self._told_sum = True
+                words.append(f"{_many(totals.ties, 'result depends', 'results depend')} {UNORDERED}")
+            return words
+
+
+UNORDERED = "on the order of events at the same time; use `order=` or ALLOWING TIES"
+
+
+class StatusLine:
+    """Shows the totals of queries in one line and updates it until the queries end. Ties are said once, above it."""
+
+    def __init__(
+        self, queries: Sequence[StreamingQuery], console: Console | None = None, notice: TieNotice | None = None
+    ) -> None:
         self._queries = queries
+        self._notice = notice or TieNotice()
         self._console = console or Console(stderr=True)
         self._progress = Progress()
         self._ended = threading.Event()
@@ -138,12 +178,17 @@ class StatusLine:
     def _read(self) -> None:
         for query in self._queries:
             self._progress.add(query.recentProgress)
+        for words in self._notice.words(self._progress.totals()):
+            self._console.print(words, highlight=False, markup=False)
 
 
 # --- handle of a running stream
 
 TURN: Any = 0.2
 """Seconds to wait for one stream before checking the next; Spark accepts fractions, whatever its types say."""
+
+BETWEEN_NOTICES = 10.0
+"""Seconds between two searches for new ties while waiting for the end of a stream."""
 
 Sink: TypeAlias = "str | Callable[[DataFrame, int], None]"
 """Where rows go: a folder of Parquet files, or a function of the rows of a micro-batch and its number."""
@@ -247,7 +292,9 @@ def start_groups(
         _start(_with_predecessors(group, manifest), f"{checkpoint}/{group.folder}", trigger)
         for group, manifest in zip(groups, manifests, strict=True)
     ]
-    return StreamHandle(spark, checkpoint, tuple(queries), status)
+    return StreamHandle(
+        spark, checkpoint, tuple(queries), status, [tie for group in groups for tie in group.plan.task.ties]
+    )
 
 
 def _manifest(group: StreamGroup, known: Mapping[tuple[str, ...], Manifest], upgrade: bool) -> Manifest:
@@ -279,7 +326,12 @@ class StreamHandle:
     """
 
     def __init__(
-        self, spark: SparkSession, checkpoint: str, queries: tuple[StreamingQuery, ...], status: bool | None
+        self,
+        spark: SparkSession,
+        checkpoint: str,
+        queries: tuple[StreamingQuery, ...],
+        status: bool | None,
+        ties: Iterable[Tie] = (),
     ) -> None:
         self.checkpointLocation = checkpoint
         """The folder that the stream was started with."""
@@ -287,8 +339,9 @@ class StreamHandle:
         """Spark's own handles, one for each set of partition keys."""
         self._spark = spark
         self._line: StatusLine | None = None
+        self._notice = TieNotice(ties)
         if sys.stderr.isatty() if status is None else status:
-            self._line = StatusLine(queries)
+            self._line = StatusLine(queries, notice=self._notice)
             self._line.start()
 
     @property
@@ -330,6 +383,7 @@ class StreamHandle:
     @property
     def recentProgress(self) -> list[Any]:
         """Spark's recent progress reports of all queries, ordered by time."""
+        self._tell_ties()
         reports = [report for query in self.queries for report in query.recentProgress]
         return sorted(reports, key=lambda report: str(report["timestamp"]))
 
@@ -343,25 +397,32 @@ class StreamHandle:
         Raises the exception that ended a query, even if others are still running.
         """
         deadline = None if timeout is None else time.monotonic() + timeout
-        waiting = list(self.queries)
+        waiting, told = list(self.queries), time.monotonic()
         while waiting:
             # Wait for each in turn, so that the exception of one query is raised while the others still run.
             waiting = [query for query in waiting if not query.awaitTermination(TURN)]
+            if time.monotonic() >= told + BETWEEN_NOTICES:
+                self._tell_ties()
+                told = time.monotonic()
             if waiting and deadline is not None and time.monotonic() >= deadline:
+                self._tell_ties()
                 return False
         self._end_line()
+        self._tell_ties()
         return True
 
     def processAllAvailable(self) -> None:
         """Waits until all rows that are available now have been processed. For tests."""
         for query in self.queries:
             query.processAllAvailable()
+        self._tell_ties()
 
     def stop(self) -> None:
         """Stops the stream. `ensue.start` with the same `checkpointLocation` resumes it."""
         for query in self.queries:
             query.stop()
         self._end_line()
+        self._tell_ties()
 
     def state(self) -> DataFrame:
         """Return the kept events per key and what each key waits for; see `ensue.stream_state`."""
@@ -374,6 +435,11 @@ class StreamHandle:
         for query in self.queries:
             progress.add(query.recentProgress)
         return progress.totals()
+
+    def _tell_ties(self) -> None:
+        """Emit a notice about ties, unless the status line has said it."""
+        for words in self._notice.words(self._totals()) if self._notice.ties else ():
+            warn(words, EnsueNotice)
 
     def _condition(self) -> str:
         if self.isActive:
@@ -402,6 +468,7 @@ class StreamHandle:
             "rows": f"{totals.rows:,}",
             "matches": f"{totals.matches:,}",
             "late rows": f"{totals.late:,}",
+            "ties": f"{totals.ties:,}" if totals.ties else "",
             "watermark": totals.watermark,
             "checkpointLocation": self.checkpointLocation,
             "exception": "" if error is None else str(error).partition("\n")[0],

@@ -14,6 +14,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sql
 from pyspark.sql.types import TimestampNTZType, TimestampType
 
+from ensue.nodes.names import in_words
 from ensue.plan.program_plans import Columns, ProgramPlan
 
 MOST_ROWS = 200_000
@@ -96,8 +97,9 @@ class Sampler:
             total += answer.column(0)[0].as_py()
             firsts += self._ticks(answer.column(1))
             lasts += self._ticks(answer.column(2))
-            if stream is not None:
-                by_stream[stream] = answer.column(0)[0].as_py()
+            if stream is not None or self.columns.type is None:
+                named = stream or in_words(self.planned.inputs[0].stream or "")
+                by_stream[named] = answer.column(0)[0].as_py()
             else:
                 by_stream |= self._rows_by_type(frame)
         return total, by_stream, min(firsts, default=None), max(lasts, default=None)
@@ -110,7 +112,7 @@ class Sampler:
 
     def _of_streams(self, frame: DataFrame, stream: str | None) -> DataFrame:
         """Keep only rows of streams that the program uses."""
-        if self.streams is None or stream in self.streams:
+        if self.streams is None or stream in self.streams or (stream is None and self.columns.type is None):
             return frame
         if stream is not None:
             return frame.limit(0)

@@ -46,6 +46,9 @@ A call costs Spark about 20 ms whatever the bucket holds, so a micro-batch shoul
 LARGEST_PACK = 1_000_000
 """Pack rows as soon as this many have arrived."""
 
+MOST_TIES = 64
+"""With more possible ties than this, the progress has only their sum."""
+
 NEVER_LATE = 9_200_000_000
 """A time in seconds since 1970 that no watermark reaches and that pandas can hold (the year 2261)."""
 
@@ -221,15 +224,18 @@ class StreamPlan:
         return pack(rows, bucket, PackTask(schema, place, self.buckets))
 
     def counted(self, found: DataFrame) -> DataFrame:
-        """Add the numbers of matches, timed-out partial matches and late rows to the query's progress."""
-        plans = len(self.task.plans)
+        """Add the numbers of matches, timed-out partial matches, late rows and ties to the query's progress."""
+        plans, first_tie = len(self.task.plans), self.task.first_tie
         matches = [number for number, output in enumerate(self.task.outputs) if output.waiting_for is None]
         number, rows = F.col("output"), F.col("rows")
         kinds = {
             "matches": number.isin(*matches),
             "timed_out": (number < plans) & ~number.isin(*matches),
-            "late": number >= plans,
+            "late": (number >= plans) & (number < first_tie),
+            "ties": number >= first_tie,
         }
+        if len(self.task.ties) <= MOST_TIES:
+            kinds |= {tie.label: number == first_tie + place for place, tie in enumerate(self.task.ties)}
         sums = [F.coalesce(F.sum(F.when(holds, rows)), F.lit(0)).alias(kind) for kind, holds in kinds.items()]
         return found.observe("ensue", *sums)
 

@@ -17,15 +17,15 @@ from pyspark import cloudpickle
 
 from ensue.engine.machine import Machine, compile_plan
 from ensue.engine.output import render_in_batches
-from ensue.engine.rows import MatchChunk, completion_times
-from ensue.engine.sources import one_chunk, read_times
+from ensue.engine.rows import MatchChunk
+from ensue.engine.sources import Report, one_chunk, read_times
 from ensue.engine.stage import Member
 from ensue.engine.traces import WatchedEvents
 from ensue.errors import citing
 from ensue.plan.derivations import Derivation
 from ensue.plan.inputs import InputTable
 from ensue.plan.outputs import OutputSchema
-from ensue.plan.plans import Options, QueryPlan
+from ensue.plan.plans import SLICE, Options, QueryPlan
 from ensue.plan.program_plans import ProgramPlan
 
 NEXT = "ensue:next"
@@ -33,9 +33,6 @@ NEXT = "ensue:next"
 
 HORIZON = "ensue:horizon"
 """This column holds the end of the last event in every row, if some query continues until then."""
-
-SLICE = "ensue:slice"
-"""The number of the time slice of a row, computed by the worker."""
 
 SOURCE = "ensue:source"
 """The column with the number of the input, if rows of several inputs are in one DataFrame."""
@@ -50,6 +47,9 @@ FEW_ROWS = 10_000
 """Matches are sent to Spark in batches of at least this many rows, if there are that many."""
 
 T = TypeVar("T")
+
+Counted = Callable[[Sequence[Report]], None]
+"""Receives the counts of each query after the last match."""
 
 
 _tasks = count(1)
@@ -179,11 +179,11 @@ class BatchTask:
     options: Options
     derivations: tuple[Derivation, ...] = ()
 
-    def matches(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Return the matches in the rows of a partition."""
+    def matches(self, batches: Iterator[pa.RecordBatch], counted: Counted | None = None) -> Iterator[pa.RecordBatch]:
+        """Return the matches in the rows of a partition; `counted` gets what was counted for each query."""
         filled = [batch for batch in batches if batch.num_rows]
         if filled:
-            yield from in_larger_batches(self._matches(pa.Table.from_batches(filled)))
+            yield from in_larger_batches(self._matches(pa.Table.from_batches(filled), counted))
 
     @cached_property
     def machine(self) -> Machine:
@@ -191,9 +191,9 @@ class BatchTask:
         inputs = self.layout.inputs if self.width is None else tuple(map(_sliced, self.layout.inputs))
         further = () if self.width is None else (SLICE,)
         plan = ProgramPlan(inputs, self.plans, self.outputs, self.derivations)
-        return compile_plan(plan, self.options, further_keys=further)
+        return compile_plan(plan, replace(self.options, slice_width=self.width), further_keys=further)
 
-    def _matches(self, rows: pa.Table) -> Iterator[pa.RecordBatch]:
+    def _matches(self, rows: pa.Table, counted: Counted | None) -> Iterator[pa.RecordBatch]:
         machine, tables = self.machine, self.layout.unpack(rows)
         horizon = rows.column(HORIZON)[0].as_py() if HORIZON in rows.column_names else None
         if self.width is not None:
@@ -203,15 +203,18 @@ class BatchTask:
             ]
         step = machine.run(machine.read(tables), horizon=horizon, collect=self._batches)
         for place, batches in enumerate(step.outputs):
+            step.reports[place].matches = 0
             for batch in batches.to_batches() if isinstance(batches, pa.Table) else batches:
+                step.reports[place].matches += batch.num_rows
                 yield self._carry(batch, place)
+        if counted is not None:
+            counted(step.reports)
 
     def _batches(
         self, member: Member, watched: WatchedEvents, chunks: Iterator[MatchChunk], options: Options
     ) -> Iterator[pa.RecordBatch]:
-        own = chunks if self.width is None else _of_own_slice(chunks, member.plan, self.width)
         with citing(member.plan.source):
-            yield from render_in_batches(own, member.output, options.limit)
+            yield from render_in_batches(chunks, member.output, options.limit)
 
     def _carry(self, batch: pa.RecordBatch, place: int) -> pa.RecordBatch:
         return self.carried.carry(batch, place) if isinstance(self.carried, Carrier) else batch.cast(self.carried)
@@ -226,6 +229,40 @@ class BatchWork:
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         spare_imports()
         return self.task.value.matches(batches)
+
+
+COUNTS = pa.schema(
+    [
+        ("query", pa.int32()),
+        ("pattern", pa.string()),
+        ("one", pa.string()),
+        ("other", pa.string()),
+        ("forbidden", pa.bool_()),
+        ("number", pa.int64()),
+    ]
+)
+"""The number of matches of a query in a partition, or of one of its ties."""
+
+
+@dataclass(frozen=True, slots=True)
+class CountWork:
+    """Finds the same matches, but returns only their number and the numbers of ties."""
+
+    task: ShippedValue[BatchTask]
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        spare_imports()
+        reports: list[Report] = []
+        for _ in self.task.value.matches(batches, reports.extend):
+            pass
+        rows: list[tuple[Any, ...]] = []
+        for query, report in enumerate(reports):
+            rows.append((query, None, None, None, None, report.matches))
+            rows += [(query, *tie, count) for tie, count in report.ties.items()]
+        columns = zip(*rows, strict=True) if rows else [()] * len(COUNTS)
+        yield pa.RecordBatch.from_arrays(
+            [pa.array(values, field.type) for values, field in zip(columns, COUNTS, strict=True)], schema=COUNTS
+        )
 
 
 def in_larger_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -256,18 +293,3 @@ def _sliced(item: InputTable) -> InputTable:
     """
     table = item.table.append_column(SLICE, pa.array([], pa.int64()))
     return replace(item, table=table, alternatives=(*item.alternatives, SLICE) if item.alternatives else ())
-
-
-def _of_own_slice(chunks: Iterable[MatchChunk], plan: QueryPlan, width: int) -> Iterator[MatchChunk]:
-    """Keep the matches that complete in their own slice, so that each match is in exactly one slice."""
-    for chunk in chunks:
-        completions = completion_times(chunk, plan)
-        own = chunk.where(completions // width == _slices(chunk))
-        if own.rows.length:
-            yield own
-
-
-def _slices(chunk: MatchChunk) -> np.ndarray:
-    name, places = next(iter(chunk.rows.places.items()))
-    found = chunk.space.candidates[name]
-    return np.asarray(found.source.raw_column(SLICE).to_numpy())[found.rows[places]]

@@ -513,6 +513,7 @@
     const tiles = [["rows read", facts.rows], ["matches", found], ["patterns", facts.patterns.length], [facts.lanes.length === 1 ? "lane shown" : "lanes shown", facts.lanes.length]];
     byId("tiles").append(...tiles.map(([name, value]) => element("div", { class: "tile" }, element("dt", {}, name), element("dd", {}, count.format(value)))));
     if (facts.leftOut.length) byId("left-out").textContent = `This page shows ${facts.leftOut.join("; ")}.`;
+    byId("left-out").after(...facts.ties.map((words) => element("span", {}, ` ${words}.`)));
   }
 
   drawHead();
