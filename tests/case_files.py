@@ -30,6 +30,7 @@ A program of rules may use tables that do not change: beside the events, each ro
 Matches, one a line in any order:
     a=A1 b=B2       the event of each named variable; variables of OR branches not taken are left out
     a=A1 @6         complete, and so reported, only at time 6; `@end`: at the end of the stream
+    suppressed=2    with SUPPRESS, how many matches were suppressed before
     [1, 4]          the interval, where the pattern names no variable
     t=[T2 T3]       the events of a variable of a repetition; `[]` where there is none
     n='a' at=4      the columns of RETURN; `[1, null]` is a list of values
@@ -337,10 +338,18 @@ def render_rows(table: pa.Table) -> list[str]:
     variables = [field.name for field in table.schema if is_variable(field.type)]
     starts, ends = ticks_of(table, "start"), ticks_of(table, "end")
     return [
-        " ".join(f"{render_name(name)}={_render_label(row[name])}" for name in variables if row[name] is not None)
-        or f"[{render_time(start, is_clock)}, {render_time(end, is_clock)}]"
+        (
+            " ".join(f"{render_name(name)}={_render_label(row[name])}" for name in variables if row[name] is not None)
+            or f"[{render_time(start, is_clock)}, {render_time(end, is_clock)}]"
+        )
+        + render_suppressed(row.get("suppressed"))
         for row, start, end in zip(table.to_pylist(), starts, ends, strict=True)
     ]
+
+
+def render_suppressed(count: int | None) -> str:
+    """The number of suppressed matches before a match, if the query has SUPPRESS."""
+    return "" if count is None else f" suppressed={count}"
 
 
 def render_results(results: Mapping[str, pa.Table], heads: Collection[str]) -> list[str]:

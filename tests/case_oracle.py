@@ -5,7 +5,17 @@ from __future__ import annotations
 import math
 from functools import cache
 
-from case_files import Case, CaseEvent, FieldValue, input_of, render_event, render_name, render_time, render_value
+from case_files import (
+    Case,
+    CaseEvent,
+    FieldValue,
+    input_of,
+    render_event,
+    render_name,
+    render_suppressed,
+    render_time,
+    render_value,
+)
 from inside import Call, Event, Expr, PatternQuery, Statements, parse_statements, walk_pattern
 from inside import walk_expression as walk
 from oracle.functions import KNOWN
@@ -63,7 +73,8 @@ def conditions_of(query: PatternQuery) -> list[Expr]:
     """The predicates and the conditions; what a declared stream returns decides about later matches, too."""
     local = [node.predicate for node in walk_pattern(query.pattern) if isinstance(node, Event)]
     returned = [column.expression for column in query.returns] if query.declares else []
-    return [expr for expr in (*local, query.where, *returned) if expr is not None]
+    per = () if query.suppress is None else query.suppress.per
+    return [expr for expr in (*local, query.where, *returned, *per) if expr is not None]
 
 
 @cache
@@ -128,6 +139,7 @@ def oracle_row(case: Case, match: OracleMatch) -> tuple[str, int, int]:
     names = [name for name in homes(node_of(case).pattern) if name in bound and isinstance(name, str)]
     interval = f"[{render_time(start, case.has_clock_times)}, {render_time(end, case.has_clock_times)}]"
     row = " ".join(f"{render_name(name)}={label_of(case, bound[name])}" for name in names) or interval
+    row += render_suppressed(match.suppressed)
     return row + completion(end, at, case.has_clock_times), start, end
 
 

@@ -197,6 +197,7 @@ NAMES = {
         "Seq",
         "Reach",
         "Statements",
+        "Suppression",
         "Ticks",
         "Window",
         "Within",

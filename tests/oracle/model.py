@@ -64,7 +64,8 @@ class OracleMatch:
     """A match: what it binds, the OR branches it took as (path of the OR, item), its interval and completion.
 
     `moments` are those of PERIODIC and PERIODIC*, by the path of the operator. `columns` are those of RETURN, lists as
-    tuples; `origins` the events of the input that it binds or lists, at any depth, in the order of time.
+    tuples; `origins` the events of the input that it binds or lists, at any depth, in the order of time. With SUPPRESS,
+    `suppressed` is the number of matches that were suppressed before it.
     """
 
     bindings: tuple[tuple[str, Bound], ...]
@@ -75,6 +76,7 @@ class OracleMatch:
     moments: tuple[tuple[Path, tuple[int, ...]], ...] = ()
     columns: dict[str, Value] = field(default_factory=dict, compare=False)
     origins: tuple[OracleEvent, ...] = field(default=(), compare=False)
+    suppressed: int | None = None
 
 
 Instant = tuple[int, tuple[Value, ...] | None]

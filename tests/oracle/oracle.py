@@ -16,6 +16,7 @@ from oracle.model import OracleEvent, OracleMatch
 from oracle.partition import Partition
 from oracle.policies import consumed, next_matches, picked, strict
 from oracle.returns import shown
+from oracle.suppression import reported
 
 __all__ = ["OracleEvent", "OracleMatch", "matches", "matches_between"]
 
@@ -50,6 +51,8 @@ def _matches_of(partition: Partition) -> list[OracleMatch]:
     found = picked(partition, found)
     if partition.query.consume:
         found = consumed(partition, found)
+    if partition.query.suppress is not None:
+        return [shown(partition, match, suppressed) for match, suppressed in reported(partition, found)]
     return [shown(partition, match) for match in found]
 
 

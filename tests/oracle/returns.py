@@ -12,7 +12,7 @@ from oracle.partition import Partition
 from oracle.tree import WHOLE, is_list
 
 
-def shown(partition: Partition, match: Candidate) -> OracleMatch:
+def shown(partition: Partition, match: Candidate, suppressed: int | None = None) -> OracleMatch:
     return OracleMatch(
         bindings=tuple(sorted(bindings_of(partition, match).items(), key=lambda pair: str(pair[0]))),
         branch=tuple(sorted(match.branch.items())),
@@ -20,8 +20,9 @@ def shown(partition: Partition, match: Candidate) -> OracleMatch:
         end=match.spans[WHOLE].e,
         completion=partition.completion(match),
         moments=tuple(sorted(match.moments.items())),
-        columns=columns_of(partition, match),
+        columns=columns_of(partition, match) | ({} if suppressed is None else {"suppressed": suppressed}),
         origins=origins_of(everything_of(match)),
+        suppressed=suppressed,
     )
 
 

@@ -59,6 +59,7 @@ from inside import (
     Seq,
     Statements,
     StructMember,
+    Suppression,
     Threshold,
     Ticks,
     Timestamp,
@@ -199,6 +200,12 @@ queries = st.builds(
     st.none() | st.sampled_from(POLICIES),
     st.none() | st.booleans(),
     st.none() | st.builds(Threshold, st.floats(0, 1), st.booleans()),
+    st.none()
+    | st.builds(
+        Suppression,
+        windows.filter(lambda size: not isinstance(size, Events)),
+        st.lists(small_expressions, max_size=2).map(tuple),
+    ),
     allows_ties=st.booleans(),
 ).flatmap(
     lambda query: st.booleans().map(lambda declares: replace(query, declares=declares and query.name is not None))

@@ -14,7 +14,7 @@ from ensue.expr.kinds import FLOAT, INTEGER, NULL_TYPE, Kind, Type
 from ensue.nodes.expressions import Call, Duration, Expr, Field, Same, Timestamp, conjuncts
 from ensue.nodes.expressions import walk as walk_expression
 from ensue.nodes.names import AnyEvent, Name, Stream
-from ensue.nodes.patterns import Event, Operation, PatternQuery, Window, walk, windows_of
+from ensue.nodes.patterns import Event, Operation, PatternQuery, Window, result_expressions, walk, windows_of
 from ensue.nodes.uncertainty import CERTAINTY, NO_HIERARCHY, Hierarchy
 
 if TYPE_CHECKING:
@@ -164,9 +164,10 @@ def inferred_catalog(
     """
     patterns = list(walk(query.pattern))
     windows = [query.within, *other_windows]
+    windows += [] if query.suppress is None else [query.suppress.window]
     windows += [window for node in patterns for window in windows_of(node)]
     roots = [node.predicate for node in patterns if isinstance(node, Event) and node.predicate is not None]
-    roots += [*conjuncts(query.where), *(column.expression for column in query.returns)]
+    roots += [*conjuncts(query.where), *result_expressions(query)]
     parts = [part for root in roots for part in walk_expression(root)]
     names = {part.name for part in parts if isinstance(part, Field)}
     names |= {name for part in parts if isinstance(part, Same) for name in part.fields}

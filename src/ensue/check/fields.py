@@ -16,7 +16,7 @@ from ensue.analysis.scopes import (
 )
 from ensue.errors import Problem, Span, did_you_mean, warn
 from ensue.expr.checker import check_condition, check_expression, check_without_data
-from ensue.expr.kinds import FLOAT, NANOSECONDS_PER_UNIT, NULL_TYPE, Kind, Type, list_of
+from ensue.expr.kinds import FLOAT, NANOSECONDS_PER_UNIT, NULL_TYPE, PLAIN, Kind, Type, list_of
 from ensue.expr.lists import (
     aggregated_variables,
     check_successive,
@@ -125,11 +125,14 @@ def bind_query(query: patterns.PatternQuery, catalog: Catalog) -> list[Problem]:
     for name in query.partition_by:
         problems += _check_common_field(name, keyed, catalog, "PARTITION BY", query.partition_span)
     windows = [window for part in parts for window in patterns.windows_of(part)]
-    problems += _check_windows(windows if query.within is None else [*windows, query.within], catalog)
+    windows += [] if query.within is None else [query.within]
+    problems += _check_windows(windows, catalog)
+    per = () if query.suppress is None else query.suppress.per
+    problems += [] if query.suppress is None else _check_windows([query.suppress.window], catalog, "SUPPRESS FOR")
     for part in parts:
         if isinstance(part, patterns.Operation | patterns.RelatedItems):
             problems += _check_ticks(part, catalog)
-    if query.where is None and not query.returns and all(event.predicate is None for event in events):
+    if query.where is None and not query.returns and not per and all(event.predicate is None for event in events):
         return problems
     groups = list_groups(expand_pattern(query.pattern))
     streams = {event.variable: event.stream for event in events if event.variable is not None}
@@ -159,7 +162,21 @@ def bind_query(query: patterns.PatternQuery, catalog: Catalog) -> list[Problem]:
         if not is_lineage(column.expression):
             spelt_out = explicit_lists(column.expression, lists_of_result(query), [])
             check_expression(with_probability_field(spelt_out), field_type, problems)
+    for value in per:
+        kind = check_expression(explicit_lists(value, lists_of_result(query), []), field_type, problems)
+        problems += _check_per(value, kind)
     return problems
+
+
+def _check_per(value: Expr, kind: Type) -> Iterator[Problem]:
+    """Matches are grouped by numbers, texts, times and booleans."""
+    if kind.kind not in (*PLAIN, Kind.NULL):
+        yield Problem(
+            "suppress-value",
+            f"PER takes single values, but this is {kind.word}",
+            value.span,
+            hint="use one value of it, such as an aggregate of a list or a field of a struct",
+        )
 
 
 def check_expressions(query: patterns.PatternQuery) -> list[Problem]:
@@ -167,7 +184,8 @@ def check_expressions(query: patterns.PatternQuery) -> list[Problem]:
     problems: list[Problem] = []
     found = (node.predicate for node in patterns.walk(query.pattern) if isinstance(node, patterns.Event))
     predicates = [predicate for predicate in found if predicate is not None]
-    if query.where is None and not query.returns and not predicates:
+    per = () if query.suppress is None else query.suppress.per
+    if query.where is None and not query.returns and not predicates and not per:
         return problems
     groups, results = list_groups(expand_pattern(query.pattern)), lists_of_result(query)
     intervals, series = interval_names(query.pattern), series_names(query.pattern)
@@ -190,6 +208,8 @@ def check_expressions(query: patterns.PatternQuery) -> list[Problem]:
         if not is_lineage(column.expression):
             spelt_out = with_probability_field(explicit_lists(column.expression, results, []))
             check_without_data(spelt_out, field_type, problems, condition=False)
+    for value in per:
+        check_without_data(explicit_lists(value, results, []), field_type, problems, condition=False)
     return problems
 
 
@@ -411,7 +431,7 @@ def _check_timer(name: str, window: patterns.Window, catalog: Catalog) -> Iterat
         )
 
 
-def _check_windows(windows: Iterable[patterns.Window], catalog: Catalog) -> Iterator[Problem]:
+def _check_windows(windows: Iterable[patterns.Window], catalog: Catalog, clause: str = "WITHIN") -> Iterator[Problem]:
     """Windows have a unit if the time column has timestamps, and no unit if it has integers."""
     unit = catalog.unit
     for window in windows:
@@ -420,12 +440,12 @@ def _check_windows(windows: Iterable[patterns.Window], catalog: Catalog) -> Iter
                 "window-unit",
                 "the time column has integers, so a window must not have a unit",
                 window.span,
-                hint="write a number without a unit, such as `WITHIN 100`, or convert the column to timestamps",
+                hint=f"write a number without a unit, such as `{clause} 100`, or convert the column to timestamps",
             )
         if unit is not None and isinstance(window, patterns.Ticks):
             yield Problem(
                 "window-unit",
-                f"the time column has timestamps, so `WITHIN {window.count}` needs a unit",
+                f"the time column has timestamps, so `{clause} {window.count}` needs a unit",
                 window.span,
-                hint=f"write `WITHIN {window.count} seconds`, or another unit",
+                hint=f"write `{clause} {window.count} seconds`, or another unit",
             )

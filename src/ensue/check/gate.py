@@ -21,7 +21,7 @@ from ensue.lower.rulesets import action_query, with_keys
 from ensue.lower.spans import span_problems, with_spans
 from ensue.nodes.expressions import Expr, InTable
 from ensue.nodes.expressions import walk as walk_expression
-from ensue.nodes.patterns import CONTEXTS, Event, PatternQuery, Statements, walk
+from ensue.nodes.patterns import CONTEXTS, Event, PatternQuery, Statements, result_expressions, walk
 from ensue.nodes.rules import Ruleset
 from ensue.nodes.uncertainty import check_hierarchies
 from ensue.text.citations import joined, written_out
@@ -112,7 +112,7 @@ def _lookups(queries: Iterable[PatternQuery]) -> list[InTable]:
     """Every `x IN table` of some queries."""
     expressions: list[Expr | None] = []
     for query in queries:
-        expressions += [query.where, *(column.expression for column in query.returns)]
+        expressions += [query.where, *result_expressions(query)]
         expressions += [part.predicate for part in walk(query.pattern) if isinstance(part, Event)]
     found = (part for expr in expressions if expr is not None for part in walk_expression(expr))
     return [part for part in found if isinstance(part, InTable)]

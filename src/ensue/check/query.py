@@ -72,6 +72,8 @@ def check_query(query: patterns.PatternQuery) -> list[Problem]:
             problems += check_where(query, homes, names_are_clear=not clashes)
         if query.returns or query.having is not None:
             problems += check_returns(query, homes)
+        if query.suppress is not None:
+            problems += check_suppression(query, query.suppress, homes)
     return sorted(problems, key=lambda problem: problem.span.start if problem.span else 0)
 
 
@@ -522,6 +524,44 @@ def check_returns(query: patterns.PatternQuery, homes: dict[Name, Scope]) -> Ite
                 hint=f"rename one of them: `... AS {name}_2`",
             )
         seen[name] = column.span
+
+
+def check_suppression(
+    query: patterns.PatternQuery, suppress: patterns.Suppression, homes: dict[Name, Scope]
+) -> Iterator[Problem]:
+    """SUPPRESS belongs to a result without a context, PER uses bound variables, and `suppressed` is a free name."""
+    hint = f"declare the stream without SUPPRESS, and write `PATTERN {query.name} x SUPPRESS FOR ...` to report it"
+    if query.declares:
+        said = "SUPPRESS is not supported for STREAM: it limits which matches are reported"
+        yield Problem("suppress-stream", said, suppress.span, hint=hint)
+    if query.policy in patterns.CONTEXTS:
+        yield Problem(
+            "policy-combination",
+            f"MATCH {query.policy} cannot be combined with SUPPRESS",
+            suppress.span or query.span,
+            hint="declare the pattern as a STREAM with the policy, and suppress in a PATTERN of its events",
+        )
+    groups = lists_of_result(query)
+    for expression in suppress.per:
+        if any(map(is_lineage, walk_expression(expression))) or any(map(is_probability, walk_expression(expression))):
+            yield Problem(
+                "suppress-value", "PER takes values of events", expression.span, hint="for example `PER a.host`"
+            )
+        else:
+            yield from _check_column(expression, homes, groups)
+    returned = [(patterns.column_name(column, place), column.span) for place, column in enumerate(query.returns)]
+    if not query.returns:
+        events = (part for part in patterns.walk(query.pattern) if isinstance(part, patterns.Event))
+        returned += [(str(event.variable), event.span) for event in events]
+        returned += [(name, query.partition_span) for name in query.partition_by]
+    for name, span in returned:
+        if name == patterns.SUPPRESSED:
+            yield Problem(
+                "duplicate-column",
+                f"SUPPRESS adds the column `{name}`, and the result already has one",
+                span or suppress.span,
+                hint=f"use another name: `... AS {name}_2`" if query.returns else "add RETURN with another name",
+            )
 
 
 def _check_column(expression: Expr, homes: dict[Name, Scope], groups: Mapping[Name, Name]) -> Iterator[Problem]:

@@ -95,14 +95,26 @@ def _consume(chunks: Sequence[MatchChunk], plan: QueryPlan, used: UsedRows) -> I
         return
     places = _places_as_written(chunks, plan)
     events = np.concatenate([_events_of(chunk, places, used) for chunk in chunks])
+    ranks = _ranks_as_written(chunks, places, events, used)
     completions = np.concatenate([completion_times(chunk, plan) for chunk in chunks])
     starts = np.concatenate([chunk.starts for chunk in chunks])
-    beyond = np.concatenate([np.tile(_beyond_lists(chunk, places), (chunk.rows.length, 1)) for chunk in chunks])
-    ranks = np.where(beyond, -1, _ranks(events, used, chunks[0].space))
     order = np.lexsort((*ranks.T[::-1], starts, completions))
     taken = np.empty(len(order), bool)
     taken[order] = take_unused(np.ascontiguousarray(events[order]), used.flags)
     yield from _kept(chunks, taken)
+
+
+def event_ranks(chunks: Sequence[MatchChunk], plan: QueryPlan, used: UsedRows) -> Int64s:
+    """The ranks of the events of each match, variable by variable as written: the order of matches that complete and
+    start together."""
+    places = _places_as_written(chunks, plan)
+    events = np.concatenate([_events_of(chunk, places, used) for chunk in chunks])
+    return _ranks_as_written(chunks, places, events, used)
+
+
+def _ranks_as_written(chunks: Sequence[MatchChunk], places: Sequence[_Place], events: Int64s, used: UsedRows) -> Int64s:
+    beyond = np.concatenate([np.tile(_beyond_lists(chunk, places), (chunk.rows.length, 1)) for chunk in chunks])
+    return np.where(beyond, -1, _ranks(events, used, chunks[0].space))
 
 
 class _Place(NamedTuple):

@@ -44,6 +44,12 @@ OVER_CAPACITY = ("overflowed binary array capacity", "input array too large")
 def render_chunk(chunk: MatchChunk, output: OutputSchema) -> pa.RecordBatch:
     """The result rows of some matches, in the order of the matches."""
     arrays = _returned_columns(chunk, output) if output.plan.query.returns else _default_columns(chunk, output)
+    if output.plan.query.suppress is not None:
+        arrays.append(
+            pa.nulls(chunk.rows.length, pa.int64())
+            if chunk.rows.suppressed is None
+            else pa.array(chunk.rows.suppressed)
+        )
     if output.match_id:
         arrays.insert(0, match_ids(chunk, chunk.query_plan, _identifying_columns(output)))
     arrays += [_hidden_column(chunk, output, name) for name in output.hidden]

@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 class Rows:
     """Partial matches. `origin` is the outer match that each row extends, if something is evaluated for it.
 
-    `lists` are the collections of each row, by name. If events are uncertain, `probability` is the probability of each
+    `lists` are the collections of each row, by name. With SUPPRESS, `suppressed` has the number that each reported row
+    tells. If events are uncertain, `probability` is the probability of each
     row, and `expected` has the values of RETURN that are means over worlds, by the place of the column.
     """
 
@@ -36,6 +37,7 @@ class Rows:
     lists: dict[Name, Lists] = field(default_factory=dict)
     probability: Floats | None = None
     expected: dict[int, Floats] = field(default_factory=dict)
+    suppressed: Int64s | None = None
 
     def take(self, chosen: Codes) -> Rows:
         return Rows(
@@ -45,6 +47,7 @@ class Rows:
             {name: found.take(chosen) for name, found in self.lists.items()},
             None if self.probability is None else self.probability[chosen],
             {place: values[chosen] for place, values in self.expected.items()},
+            None if self.suppressed is None else self.suppressed[chosen],
         )
 
     def where(self, mask: Mask) -> Rows:
@@ -93,12 +96,14 @@ def concatenate(parts: Sequence[Rows]) -> Rows:
     places = {name: np.concatenate([part.places[name] for part in parts]) for name in parts[0].places}
     lists = {name: _concatenate_lists([part.lists[name] for part in parts]) for name in parts[0].lists}
     known = [part.probability for part in parts if part.probability is not None]
+    suppressed = [part.suppressed for part in parts if part.suppressed is not None]
     return Rows(
         sum(part.length for part in parts),
         places,
         lists=lists,
         probability=np.concatenate(known) if known else None,
         expected={place: np.concatenate([part.expected[place] for part in parts]) for place in parts[0].expected},
+        suppressed=np.concatenate(suppressed) if suppressed else None,
     )
 
 

@@ -122,7 +122,8 @@ class KeptEvents:
 class StageState:
     """What a stage keeps between steps.
 
-    `records` are, per member that monitors its traces, the records of each trace. `spared` has the times until which
+    `records` are, per member, those of its bursts if it has SUPPRESS, and those of each trace if it monitors its
+    traces. `spared` has the times until which
     events of failed traces would have been kept. `index` has the sorted events, if the stage has an index.
     """
 

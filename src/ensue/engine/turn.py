@@ -3,7 +3,7 @@ needed."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -34,9 +34,11 @@ from ensue.engine.stage import (
     trace_mark,
     used_mark,
 )
+from ensue.engine.suppression import suppress
 from ensue.engine.ties import PairSearch, noting_ties
 from ensue.engine.traces import WatchedEvents, no_records, watch
 from ensue.engine.violations import track
+from ensue.errors import citing
 from ensue.kernels.compiler import Codes, Int64s
 from ensue.nodes.names import Stream
 from ensue.plan.derivations import Derivation
@@ -127,6 +129,12 @@ class Turn:
         self.kept = [np.full(len(source.starts), not self.forgets) for source in self.sources]
         self.reports = [Report() for _ in stage.members]
         self.records = list(state.records)
+        self.bursts: dict[int, pa.Table] = {}
+        for place, member in enumerate(stage.members):
+            if member.plan.query.suppress is not None and self.records[place]:
+                # The records of bursts come before those of traces.
+                self.bursts[place], *traces = self.records[place]
+                self.records[place] = tuple(traces)
         self.spared = [state.spared]
         self.numbered: EventStore | None = None
         self.shared: dict[tuple[str, ...], WatchedEvents] = {}
@@ -230,10 +238,15 @@ class Turn:
             self.marks[trace_mark(place)] = list(watched.numbers)
         used = UsedRows.of(watched.store.sources, self.marks[used_mark(place)]) if plan.uses_up else None
         candidates = watched.found if self.stage.eager else watched.completing
-        if clock.since is None or used is None or member.way is not None:
-            chunks = evaluate(plan, watched.store, self.frontier(member), self.options, candidates, used)
-        else:
-            chunks = self._later_matches(member, watched, candidates, used, clock.since)
+        # If a match depends on earlier ones, all are searched, whichever are wanted.
+        everything = used is not None or plan.query.suppress is not None
+        since = clock.since if everything and member.way is None else None
+        frontier = self.frontier(member) if since is None else replace(self.frontier(member), after=None)
+        chunks = evaluate(plan, watched.store, frontier, self.options, candidates, used)
+        if plan.query.suppress is not None:
+            chunks = self._reported(place, member, chunks)
+        if since is not None:
+            chunks = _later(chunks, plan, since)
         width = self.options.slice_width
         if width is not None:
             chunks = of_own_slice(chunks, plan, width)
@@ -254,15 +267,11 @@ class Turn:
             )
         return found
 
-    def _later_matches(
-        self, member: Member, watched: WatchedEvents, candidates: dict[Hashable, Candidates], used: UsedRows, since: int
-    ) -> Iterator[MatchChunk]:
-        """The matches that complete after a moment, if all earlier ones matter because they use up events."""
-        frontier, plan = replace(self.frontier(member), after=None), member.plan
-        for chunk in evaluate(plan, watched.store, frontier, self.options, candidates, used):
-            later = chunk.where(completion_times(chunk, plan) > since)
-            if later.rows.length:
-                yield later
+    def _reported(self, place: int, member: Member, chunks: Iterable[MatchChunk]) -> Iterator[MatchChunk]:
+        """The matches that SUPPRESS reports."""
+        with citing(member.plan.source):
+            found, self.bursts[place] = suppress(chunks, member.output, self.bursts.get(place), self.clock.until)
+        return iter(found)
 
     def _violations(self, place: int, member: Member) -> pa.Table:
         """The traces that violate a constraint with the new events."""
@@ -375,9 +384,15 @@ class Turn:
             if self.indexed:
                 state = self._indexed_state(spared)
             else:
-                state = StageState(tuple(self._kept()), tuple(self.records), spared, self.state.index)
+                state = StageState(tuple(self._kept()), self._all_records(), spared, self.state.index)
         return StageResult(
             tuple(found), grown, tuple(self.late), tuple(self.reports), evaluated, state, tuple(self.empty)
+        )
+
+    def _all_records(self) -> tuple[tuple[pa.Table, ...], ...]:
+        """Per member, the records of its bursts and of its traces."""
+        return tuple(
+            (self.bursts[place], *own) if place in self.bursts else own for place, own in enumerate(self.records)
         )
 
     def _indexed_state(self, spared: Int64s) -> StageState:
@@ -396,7 +411,7 @@ class Turn:
             kept.append(KeptEvents(table, starts, ends, marks, where, *codes, waiting[mask], rooms))
         settled, put_off = (sum(map(len, kept)), 0) if self.forgets else (self.state.settled, self.state.put_off + 1)
         left = index.kept(self.runs, places)
-        state = StageState(tuple(kept), tuple(self.records), spared, left, settled, put_off)
+        state = StageState(tuple(kept), self._all_records(), spared, left, settled, put_off)
         return state if index.keys.count < 2 * sum(map(len, kept)) + IDLE_CODES else self._renumbered(state)
 
     def _renumbered(self, state: StageState) -> StageState:
@@ -421,6 +436,14 @@ class Turn:
             ends = starts if shape.end is None else source.ends[mask]
             marks = {name: of_tables[place][mask] for name, of_tables in self.marks.items()}
             yield KeptEvents(conformed(table, shape.table.schema), starts, ends, marks)
+
+
+def _later(chunks: Iterable[MatchChunk], plan: QueryPlan, since: int) -> Iterator[MatchChunk]:
+    """The matches that complete after a moment."""
+    for chunk in chunks:
+        later = chunk.where(completion_times(chunk, plan) > since)
+        if later.rows.length:
+            yield later
 
 
 def events_of(

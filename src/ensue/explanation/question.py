@@ -71,7 +71,7 @@ class ChosenStatement:
 
 def plain(query: PatternQuery) -> PatternQuery:
     """Return the statement as a pattern that returns all bound events and selects no matches."""
-    return replace(query, name=None, declares=False, lookup=None, policy=None, consume=None, returns=())
+    return replace(query, name=None, declares=False, lookup=None, policy=None, consume=None, suppress=None, returns=())
 
 
 def chosen_statements(

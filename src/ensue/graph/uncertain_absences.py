@@ -37,6 +37,13 @@ def _beyond_probability(query: PatternQuery) -> Iterator[Problem]:
             query.policy_span or query.span,
             hint="remove MATCH and CONSUME: each match is returned with its probability",
         )
+    elif query.suppress is not None:
+        yield Problem(
+            "uncertain-choice",
+            "SUPPRESS is not supported for uncertain events",
+            query.suppress.span or query.span,
+            hint="remove SUPPRESS: each match is returned with its probability",
+        )
     elif query.declares or query.rule is not None:
         yield Problem(
             "uncertain-stream",

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ensue.kernels import beliefs, codes, ranges, sorted_runs, stretches, traces
+from ensue.kernels import beliefs, bursts, codes, ranges, sorted_runs, stretches, traces
 
 log = logging.getLogger("ensue")
 
@@ -57,6 +57,7 @@ _seen = traces.TraceTimes(_table, _table.copy(), _flags)
 CALLS: tuple[tuple[Any, tuple[Any, ...]], ...] = (
     (stretches.chances_of_none, (_times, _times, _floats, _floats, 1)),
     (stretches.components, (_times, _times, 1)),
+    (bursts.take_first_of_bursts, (_times, _times, 1, _times.copy(), _times.copy(), _flags.copy())),
     (codes.number_values, (_times,)),
     (codes.number_by_appearance, (_rows, 1)),
     (codes.fill_table, (_nothing.copy(), _times, 1)),

@@ -308,8 +308,25 @@ class CarriedColumn:
 
 
 @dataclass(frozen=True, slots=True)
+class Suppression:
+    """`SUPPRESS FOR 10 minutes PER a.user`: after a reported match, those of the same group that complete within the
+    window are only counted.
+
+    A group is a partition key and the values of the expressions `per`.
+    """
+
+    window: Window
+    per: tuple[Expr, ...] = ()
+    span: Span | None = field(default=None, compare=False, repr=False)
+
+
+SUPPRESSED = "suppressed"
+"""The column of the result that counts suppressed matches."""
+
+
+@dataclass(frozen=True, slots=True)
 class PatternQuery:
-    """`PATTERN name expression WHERE ... PARTITION BY ... WITHIN ... MATCH ... CONSUME HAVING ... RETURN ...`.
+    """`PATTERN name expression WHERE ... PARTITION BY ... WITHIN ... MATCH ... CONSUME SUPPRESS ... RETURN ...`.
 
     With `allows_ties` (ALLOWING TIES), SEQ accepts events at the same time. `policy` is the word after MATCH, one
     of `POLICIES`; `consume` None: neither CONSUME nor SHARE is written. With `declares`, it is `STREAM name FROM
@@ -327,6 +344,7 @@ class PatternQuery:
     policy: str | None = None
     consume: bool | None = None
     having: Threshold | None = None
+    suppress: Suppression | None = None
     declares: bool = False
     rule: Rule | None = None
     lookup: Lookup | None = None
@@ -338,7 +356,7 @@ class PatternQuery:
 
 
 def change_expressions(query: PatternQuery, change: Callable[[Expr], Expr]) -> PatternQuery:
-    """The query with its conditions, those of its events, and the columns of RETURN changed."""
+    """The query with its conditions, those of its events, the columns of RETURN and the values of PER changed."""
 
     def changed(part: Pattern) -> Pattern:
         if isinstance(part, Event) and part.predicate is not None:
@@ -350,7 +368,14 @@ def change_expressions(query: PatternQuery, change: Callable[[Expr], Expr]) -> P
         pattern=rewrite(query.pattern, changed),
         where=None if query.where is None else change(query.where),
         returns=tuple(replace(column, expression=change(column.expression)) for column in query.returns),
+        suppress=query.suppress and replace(query.suppress, per=tuple(map(change, query.suppress.per))),
     )
+
+
+def result_expressions(query: PatternQuery) -> tuple[Expr, ...]:
+    """The expressions that are evaluated for each match: the columns of RETURN, and the values of PER."""
+    per = () if query.suppress is None else query.suppress.per
+    return (*(column.expression for column in query.returns), *per)
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,7 +39,14 @@ from ensue.plan.monitors import GraphMonitor, MonitorStep
 from ensue.plan.planner import plan_query, precedence
 from ensue.plan.plans import AbsencePlan, GraphPlan, QueryPlan, Retention
 from ensue.plan.retention import longer, slicing_of, uncut_reason
-from ensue.text.render import render_constraint, render_expression, render_pattern, render_query, render_return
+from ensue.text.render import (
+    render_constraint,
+    render_expression,
+    render_pattern,
+    render_query,
+    render_return,
+    render_window,
+)
 from ensue.text.render_parts import render_rule
 
 MOST_NAMES = 3
@@ -355,6 +362,15 @@ def _state(plans: Sequence[QueryPlan], given: Mapping[Stream, OperatorEvents]) -
         yield "bounded"
     if any(plan.query.consume or plan.query.policy in (CHRONICLE, CONTINUOUS, CUMULATIVE) for plan in plans):
         yield "for each kept event, the state records whether it is used up"
+    for plan in plans:
+        if plan.query.suppress is not None:
+            grouped = plan.query.partition_by or plan.query.suppress.per
+            size = render_window(plan.query.suppress.window)
+            yield (
+                f"SUPPRESS: {'for each group, ' if grouped else ''}when its last reported match completed, and how many "
+                f"were suppressed since; kept for {size} after it, or longer if any were suppressed: until the next "
+                "reported match"
+            )
 
 
 def _roles(plan: QueryPlan, given: Mapping[Stream, OperatorEvents]) -> Iterator[tuple[str, str, Retention, set[str]]]:

@@ -418,6 +418,7 @@ def choice_lines(plan: QueryPlan) -> Iterator[str]:
     query = plan.query
     picks = [node for node in patterns.walk(query.pattern) if isinstance(node, patterns.Pick)]
     if query.policy is None and query.consume is None and not picks:
+        yield from _suppression(query)
         return
     for pick in picks:
         which = "latest" if pick.latest else "earliest"
@@ -434,6 +435,17 @@ def choice_lines(plan: QueryPlan) -> Iterator[str]:
         yield "a match that needs a used event is not reported and uses no event"
     else:
         yield f"{shown}events are shared"
+    yield from _suppression(query)
+
+
+def _suppression(query: patterns.PatternQuery) -> Iterator[str]:
+    if query.suppress is None:
+        return
+    values = [*query.partition_by, *map(render_expression, query.suppress.per)]
+    per = f" of the same {', '.join(values)}" if values else ""
+    size = render_window(query.suppress.window)
+    yield f"SUPPRESS: after a reported match, matches{per} that complete within {size} are only counted"
+    yield f"`{patterns.SUPPRESSED}` is the number of matches that were suppressed since the last reported one"
 
 
 def _next_match(pattern: patterns.Pattern) -> Iterator[str]:

@@ -19,7 +19,7 @@ from ensue.graph.law import Law
 from ensue.nodes.expressions import Expr, Field
 from ensue.nodes.expressions import walk as walk_expression
 from ensue.nodes.names import Name, Stream
-from ensue.nodes.patterns import Event, PatternQuery, Return, column_name, walk
+from ensue.nodes.patterns import SUPPRESSED, Event, PatternQuery, Return, column_name, walk
 from ensue.nodes.uncertainty import PROBABILITY_OF_MATCH, with_probability_field
 from ensue.plan.monitors import lifetime_of
 from ensue.plan.plans import QueryPlan
@@ -90,10 +90,21 @@ def output_schema(
             *([pa.field("probability", pa.float64())] if plan.uncertain else ()),
         ]
         fields = _distinct_names(fields)
+    if query.suppress is not None:
+        fields.append(pa.field(SUPPRESSED, pa.int64()))
     if match_id:
         fields = _distinct_names([*fields, pa.field("match_id", pa.string())])
         fields = [fields[-1], *fields[:-1]]
     return OutputSchema(plan, raw_types, pa.schema(fields), match_id, events=events)
+
+
+def suppression_fields(output: OutputSchema) -> list[pa.Field]:
+    """The columns by which SUPPRESS groups matches: the keys, and the values of PER."""
+    plan = output.plan
+    kinds = [_key_type(name, plan, output.raw_types) for name in plan.query.partition_by]
+    per = () if plan.query.suppress is None else plan.query.suppress.per
+    kinds += [value_type(Return(value), plan) for value in per]
+    return [pa.field(f"group_{place}", kind) for place, kind in enumerate(kinds)]
 
 
 def derived_output(

@@ -80,6 +80,15 @@ def partial_problems(query: patterns.PatternQuery) -> list[Problem]:
                 hint="do not request partial matches, or remove the policy",
             )
         ]
+    if query.suppress is not None:
+        return [
+            Problem(
+                "partial-form",
+                "partial matches are not supported with SUPPRESS",
+                query.suppress.span or query.span,
+                hint="do not request partial matches, or remove SUPPRESS",
+            )
+        ]
     if not whole_windows(query):
         return [
             Problem(
@@ -115,6 +124,15 @@ def eager_problems(query: patterns.PatternQuery) -> list[Problem]:
         if isinstance(node, patterns.Not)
     ]
     problems += _undone_by_later_events(query, expanded)
+    if query.suppress is not None:
+        problems.append(
+            Problem(
+                "eager-later",
+                "the matches that SUPPRESS reports can be decided only at the watermark",
+                query.suppress.span or query.span,
+                hint='remove `emit="eager"`, or SUPPRESS',
+            )
+        )
     if query.rule is not None:
         problems.append(
             Problem(

@@ -20,7 +20,7 @@ from ensue.graph.uncertain_absences import uncertain_form
 from ensue.nodes.expressions import Expr, Field, Same, conjuncts, variables_of
 from ensue.nodes.expressions import walk as walk_expression
 from ensue.nodes.names import AnyEvent, Name, Round, Stream, may_meet
-from ensue.nodes.patterns import Event, PatternQuery, walk
+from ensue.nodes.patterns import Event, PatternQuery, result_expressions, walk
 from ensue.plan.lawfulness import lawful_graphs
 from ensue.plan.monitors import monitor_of
 from ensue.plan.plans import AbsencePlan, CollectionPlan, GraphPlan, QueryPlan, Side
@@ -183,7 +183,7 @@ def _asked_lists(query: PatternQuery, groups: Mapping[Name, Name]) -> frozenset[
     """The lists in the result: those of RETURN, or all."""
     if not query.returns:
         return frozenset(groups.values())
-    return frozenset(groups[name] for column in query.returns for name in list_variables(column.expression, groups))
+    return frozenset(groups[name] for value in result_expressions(query) for name in list_variables(value, groups))
 
 
 def _plan_collection(
@@ -387,7 +387,7 @@ def query_columns(query: PatternQuery, catalog: Catalog, lineage: bool = False) 
     for event in events:
         if event.predicate is not None:
             needed[event.stream].update(_field_names(event.predicate))
-    for expression in (*conjuncts(query.where), *(column.expression for column in query.returns)):
+    for expression in (*conjuncts(query.where), *result_expressions(query)):
         for part in walk_expression(expression):
             if isinstance(part, Field) and part.variable in streams:
                 needed[streams[part.variable]].add(part.name)

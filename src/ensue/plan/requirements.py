@@ -143,13 +143,14 @@ def what_chooses(query: patterns.PatternQuery) -> tuple[str, ...]:
     chosen += [
         "LAST" if part.latest else "FIRST" for part in patterns.walk(query.pattern) if isinstance(part, patterns.Pick)
     ]
+    chosen += ["SUPPRESS"] if query.suppress is not None else []
     return tuple(dict.fromkeys(chosen))
 
 
 def question_of(query: patterns.PatternQuery, source: Source | None = None) -> Question:
     """Prepares a checked query and lists its requirements."""
     pattern = patterns.rewrite(query.pattern, lambda part: part.item if isinstance(part, patterns.Pick) else part)
-    plain = replace(query, pattern=pattern, policy=None, consume=None, returns=())
+    plain = replace(query, pattern=pattern, policy=None, consume=None, suppress=None, returns=())
     question = Question(spelled_out(plain), (), what_chooses(query), source)
     found = [
         *_requirements(question, question.query.pattern, (), frozenset()),

@@ -179,6 +179,8 @@ def uncut_reason(plan: QueryPlan) -> str:
         return "the query uses the positions of events"
     if plan.law is not None:
         return "constraints apply to whole traces"
+    if plan.query.suppress is not None:
+        return "SUPPRESS depends on the matches before"
     chosen = plan.query.policy in CONTEXTS or plan.query.consume
     return "an event that one match uses up is not available to later matches" if chosen else ""
 

@@ -12,7 +12,7 @@ from ensue.check.state_problems import state_of
 from ensue.errors import Problem, QueryError, SchemaError, Source
 from ensue.nodes.expressions import Field
 from ensue.nodes.expressions import walk as walk_expression
-from ensue.nodes.patterns import Event, Statements, walk
+from ensue.nodes.patterns import Event, Statements, result_expressions, walk
 from ensue.nodes.states import Measure, MostLikely, StateStatement
 from ensue.plan.inputs import InputTable
 from ensue.plan.plans import QueryPlan
@@ -192,6 +192,6 @@ def _fields(statements: Statements) -> Iterator[Field]:
     """The fields that conditions and results of patterns use."""
     for query in statements.statements:
         predicates = [node.predicate for node in walk(query.pattern) if isinstance(node, Event)]
-        for expression in (query.where, *predicates, *(column.expression for column in query.returns)):
+        for expression in (query.where, *predicates, *result_expressions(query)):
             if expression is not None:
                 yield from (part for part in walk_expression(expression) if isinstance(part, Field))

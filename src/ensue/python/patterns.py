@@ -17,7 +17,7 @@ from ensue.nodes.expressions import Binary, Expr
 from ensue.nodes.uncertainty import Threshold, check_threshold
 from ensue.python.values import ConditionLike, WindowLike, condition_node, window
 from ensue.text.builder import in_brackets, of_the_one_event
-from ensue.text.operands import count_problems, policy_problems, repeat_problems
+from ensue.text.operands import count_problems, policy_problems, repeat_problems, suppress_problems
 from ensue.text.parser import parse_pattern, parse_returns
 from ensue.text.render import render_pattern, render_query
 
@@ -117,6 +117,21 @@ class Query:
         if problems := [*check_threshold(threshold)]:
             raise QueryError(problems)
         return self._with(replace(self.node, having=threshold))
+
+    def suppress(self, duration: WindowLike, *, per: Columns = ()) -> Self:
+        """Report one match per burst: `SUPPRESS FOR 10 minutes PER a.host`. `per` has texts or values.
+
+        >>> from ensue.python.patterns import seq
+        >>> print(seq("A a", "B b").within(5).suppress(10, per=["a.host", "b.port"]).to_text())
+        PATTERN SEQ(A a, B b)
+          WITHIN 5
+          SUPPRESS FOR 10 PER a.host, b.port
+        """
+        given = per if isinstance(per, list | tuple) else [per]
+        size = window(duration)
+        if problems := [*suppress_problems(size)]:
+            raise QueryError(problems)
+        return self._with(replace(self.node, suppress=patterns.Suppression(size, tuple(map(condition_node, given)))))
 
     def as_pattern(self, name: str) -> Self:
         """Name the query: `PATTERN name ...`."""
@@ -243,6 +258,10 @@ class Pattern:
     def having(self, *, probability: float) -> Query:
         """The query with a minimum probability of its matches: `HAVING PROBABILITY >= 0.9`."""
         return query_of(self).having(probability=probability)
+
+    def suppress(self, duration: WindowLike, *, per: Columns = ()) -> Query:
+        """The query with one reported match per burst: `SUPPRESS FOR 10 minutes PER a.host`."""
+        return query_of(self).suppress(duration, per=per)
 
     def match(self, policy: str) -> Query:
         """The query with a policy that selects matches: `MATCH RECENT`."""

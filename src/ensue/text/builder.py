@@ -42,6 +42,7 @@ from ensue.text.operands import (
     read_operation,
     repeat_problems,
     size_problem,
+    suppress_problems,
 )
 from ensue.text.rule_builder import RuleRules, ruleset_of
 from ensue.text.state_builder import StateRules
@@ -186,6 +187,13 @@ class Builder(RuleRules, StateRules):
             )
             least = 0
         return Clause("having", "HAVING", Threshold(float(least), comparison == ">", span), span)
+
+    def suppressing(self, span: Span, window: pattern_nodes.Window, per: tuple[Expr, ...] | None) -> Clause:
+        self.problems += suppress_problems(window)
+        return Clause("suppress", "SUPPRESS", pattern_nodes.Suppression(window, per or (), span), span)
+
+    def per(self, span: Span, *expressions: Expr) -> tuple[Expr, ...]:
+        return expressions
 
     def returning(self, span: Span, *columns: pattern_nodes.Return) -> Clause:
         return Clause("returns", "RETURN", columns, span)

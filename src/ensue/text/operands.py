@@ -124,6 +124,13 @@ def window_problems(
     yield Problem("window-size", message, span, hint=hint)
 
 
+def suppress_problems(window: pattern_nodes.Window) -> Iterator[Problem]:
+    """The duration of SUPPRESS is a length of time."""
+    if isinstance(window, pattern_nodes.Events):
+        hint = "for example `SUPPRESS FOR 10 minutes`, or an integer if the time column has integers"
+        yield Problem("window-size", "SUPPRESS FOR takes a duration, not a number of events", window.span, hint=hint)
+
+
 def repeat_problems(least: int, most: int | None, every: bool, span: Span | None = None) -> Iterator[Problem]:
     """A repetition has at least one element, and an upper limit unless it takes all events."""
     if least < 0 or (most is not None and most < 0):

@@ -147,9 +147,16 @@ def render_query(query: patterns.PatternQuery) -> str:
         lines.append("CONSUME" if query.consume else "SHARE")
     if query.having is not None:
         lines.append(f"HAVING PROBABILITY {'>' if query.having.strict else '>='} {query.having.least!r}")
+    if query.suppress is not None:
+        lines.append(_suppression(query.suppress))
     if query.returns:
         lines.append(f"RETURN {', '.join(map(render_return, query.returns))}")
     return f"\n{_INDENT}".join(lines)
+
+
+def _suppression(suppress: patterns.Suppression) -> str:
+    per = f" PER {', '.join(map(render_expression, suppress.per))}" if suppress.per else ""
+    return f"SUPPRESS FOR {render_window(suppress.window)}{per}"
 
 
 def render_selection(selection: patterns.Selection) -> str:

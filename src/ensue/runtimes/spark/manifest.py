@@ -116,6 +116,12 @@ def succeed(
             "a query with constraints on traces cannot be changed in an existing checkpoint",
             "keep the query and its constraints, or use a new checkpoint; the query was:\n" + before.queries,
         )
+    if _suppresses(before) or _suppresses(after):
+        raise StateError(
+            "state-suppress",
+            "a query with SUPPRESS cannot be changed in an existing checkpoint",
+            "keep the query, or use a new checkpoint; the query was:\n" + before.queries,
+        )
     if _declares_streams(before) or _declares_streams(after):
         raise StateError(
             "state-streams",
@@ -137,6 +143,10 @@ def succeed(
 
 def _has_constraints(manifest: Manifest) -> bool:
     return bool(parse_statements(manifest.queries).constraints)
+
+
+def _suppresses(manifest: Manifest) -> bool:
+    return any(query.suppress is not None for query in parse_statements(manifest.queries).statements)
 
 
 def _asks_states(manifest: Manifest) -> bool:
