@@ -87,7 +87,7 @@ def _grouped(
         kind = schema.field(place).type
         column = pa.concat_arrays([*known.column(place).chunks, *(_plain(part, kind) for part in parts)])
         (codes,), count = encode_values([column])
-        numbers, _ = number_values(groups * (count + 1) + codes + 1)
+        numbers, _ = number_values(groups * (count + 1) + codes.astype(np.int64) + 1)
         groups = numbers.astype(np.int64)
         values.append(column)
     return groups, values

@@ -367,9 +367,9 @@ def _state(plans: Sequence[QueryPlan], given: Mapping[Stream, OperatorEvents]) -
             grouped = plan.query.partition_by or plan.query.suppress.per
             size = render_window(plan.query.suppress.window)
             yield (
-                f"SUPPRESS: {'for each group, ' if grouped else ''}when its last reported match completed, and how many "
-                f"were suppressed since; kept for {size} after it, or longer if any were suppressed: until the next "
-                "reported match"
+                f"SUPPRESS: {'for each group, ' if grouped else ''}when its last reported match completed, and how many"
+                f" were suppressed since; kept for {size} after it or, if any were suppressed, until the next reported "
+                "match"
             )
 
 

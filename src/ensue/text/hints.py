@@ -16,7 +16,7 @@ from ensue.text.operands import FORMS, REPETITIONS, foreign_policy, operator_for
 from ensue.text.reserved_words import is_reserved, quote_name
 from ensue.text.values import UNITS, shorten
 
-CLAUSES = ("WHERE", "PARTITION", "WITHIN", "MATCH", "CONSUME", "SHARE", "HAVING", "RETURN")
+CLAUSES = ("WHERE", "PARTITION", "WITHIN", "MATCH", "CONSUME", "SHARE", "HAVING", "SUPPRESS", "RETURN")
 
 
 @dataclass(frozen=True, slots=True)
