@@ -240,6 +240,7 @@ PATTERNS: dict[str, tuple[str, ...]] = {
         for context in ("RECENT", "CHRONICLE", "CONTINUOUS", "CUMULATIVE")
     ),
     "CONSUME": (f"PATTERN SEQ(<A> a, B b) <WHERE> {ALL} CONSUME",),
+    "SUPPRESS": (f"PATTERN SEQ(<A> a, B b) <WHERE> {ALL} SUPPRESS FOR 5 seconds",),
     "`lineage()`": (f"PATTERN SEQ(<A> a, B b) <WHERE> {ALL} RETURN lineage() AS ids",),
     "declared streams": (
         f"STREAM D FROM PATTERN SEQ(<A> a, C c) <WHERE> {ALL} RETURN a.k AS k; PATTERN SEQ(D d, C c) {ALL}",
@@ -318,7 +319,10 @@ PARTS: dict[str, tuple[str, ...]] = {
     "FIRST, LAST": ("SEQ(A a, FIRST B b)", "SEQ(A a, LAST B b, C c)"),
     "WITHIN n EVENTS": ("SEQ(A a, B b)",),
     "CONSUME": ("SEQ(A a, B b)",),
+    "SUPPRESS": ("SEQ(A a, B b)",),
 }
+ADDED = {"CONSUME": "CONSUME", "SUPPRESS": "SUPPRESS FOR 5 seconds"}
+"""The rows that are clauses of their own."""
 
 
 @pytest.mark.parametrize(("row", "column", "code"), cells("By policy", lambda _, __: False))
@@ -329,7 +333,7 @@ def test_part_under_a_policy(row: str, column: str, code: str) -> None:
     window = "3 EVENTS" if row == "WITHIN n EVENTS" else "5 seconds"
     for policy in policies:
         for part in PARTS[row]:
-            text = f"PATTERN {part} PARTITION BY k WITHIN {window} {policy} {'CONSUME' if row == 'CONSUME' else ''}"
+            text = f"PATTERN {part} PARTITION BY k WITHIN {window} {policy} {ADDED.get(row, '')}"
             assert answer(lambda text=text: place.run(text)) == code, text  # type: ignore[misc]
 
 

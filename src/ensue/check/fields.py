@@ -209,7 +209,8 @@ def check_expressions(query: patterns.PatternQuery) -> list[Problem]:
             spelt_out = with_probability_field(explicit_lists(column.expression, results, []))
             check_without_data(spelt_out, field_type, problems, condition=False)
     for value in per:
-        check_without_data(explicit_lists(value, results, []), field_type, problems, condition=False)
+        kind = check_without_data(explicit_lists(value, results, []), field_type, problems, condition=False)
+        problems += _check_per(value, kind)
     return problems
 
 

@@ -267,23 +267,27 @@ def check_condition(expr: expressions.Expr, field_type: FieldType, problems: lis
 
 def check_without_data(
     expr: expressions.Expr, field_type: FieldType, problems: list[Problem], *, condition: bool
-) -> None:
-    """Appends a problem for each mistake that does not depend on the data; what depends on the data has the type null.
+) -> Type:
+    """The type of an expression; appends a problem for each mistake that does not depend on the data.
+
+    What depends on the data has the type null.
 
     >>> problems = []
     >>> call = expressions.Call("avg", (expressions.Field("t", "length"),))
     >>> condition = expressions.Binary(">", call, expressions.Duration(5))
-    >>> check_without_data(condition, lambda field: NULL_TYPE, problems, condition=True)
+    >>> check_without_data(condition, lambda field: NULL_TYPE, problems, condition=True).name
+    'bool'
     >>> length = expressions.Call("len", (expressions.Field("t", "name"),))
-    >>> check_without_data(length, lambda field: NULL_TYPE, problems, condition=False)
+    >>> check_without_data(length, lambda field: NULL_TYPE, problems, condition=False).name
+    'null'
     >>> [problem.code for problem in problems]
     ['unknown-function']
     """
     checker = _CheckerWithoutData(field_type, problems)
-    if condition:
-        checker.condition(expr)
-    else:
-        checker.type_of(expr)
+    if not condition:
+        return checker.type_of(expr)
+    checker.condition(expr)
+    return BOOLEAN
 
 
 @dataclass(frozen=True, slots=True)

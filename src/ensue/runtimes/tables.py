@@ -246,7 +246,7 @@ def _from_polars(frame: Any) -> pa.Table:
 
 def without_views(table: pa.Table) -> pa.Table:
     """Replace string views and run-end encoding by plain columns, which every Arrow kernel supports."""
-    if all(map(_is_plain, table.schema.types)):
+    if all(pa.types.is_primitive(kind) or kind == pa.string() for kind in table.schema.types):
         return table
     for place, field in enumerate(table.schema):
         plain = _without_views(field.type)
@@ -257,10 +257,6 @@ def without_views(table: pa.Table) -> pa.Table:
                 column = pa.chunked_array(chunks, column.type.value_type)
             table = table.set_column(place, pa.field(field.name, plain), column.cast(plain))
     return table
-
-
-def _is_plain(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_primitive(kind) or kind == pa.string())
 
 
 def _without_views(kind: pa.DataType) -> pa.DataType:
