@@ -22,6 +22,7 @@ from hypothesis import strategies as st
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
+import ensue
 from ensue import QueryError
 from harness import from_engine, input_of, load, plan_for
 from inside import (
@@ -558,3 +559,45 @@ def test_what_reaches_the_files(events: DataFrame, table: pa.Table, predicate: s
     line = pushed(events.filter(condition_of([plan], item, events)))
     assert wanted in line
     assert "EqualTo(type,A)" in line
+
+
+BLOCKED = {
+    "numbers": pa.table({"x": pa.array([1, 2**31 - 1, None, 2**53 + 1])}),
+    "texts": pa.table({"x": ["a", None, "ab ", "A"]}),
+    "floats": pa.table({"x": [0.0, 3.0, 0.1]}),
+    "none": pa.table({"x": pa.array([], pa.string())}),
+    "many": pa.table({"x": [str(number) for number in range(1001)]}),
+}
+
+
+@pytest.mark.parametrize("negated", [False, True])
+@pytest.mark.parametrize(
+    ("operand", "name", "wanted"),
+    [
+        ("i", "numbers", "In(i, [1,2147483647"),
+        ("l", "numbers", "In(l, [1,2147483647"),
+        ("d", "numbers", ""),
+        ("v", "texts", "In(v, [A,a,ab ])"),
+        ("st.y", "texts", "In(st.y, ["),
+        ("low", "texts", ""),
+        ("dec", "numbers", ""),
+        ("i", "floats", ""),
+        ("d", "floats", ""),
+        ("v", "none", ""),
+        ("v", "many", ""),
+    ],
+)
+def test_lookups_in_a_table(
+    events: DataFrame, table: pa.Table, operand: str, name: str, wanted: str, negated: bool
+) -> None:
+    """A lookup of integers and texts reaches the files; what it finds is what the engine finds."""
+    rows = "(st).y" if operand == "st.y" else operand
+    query = f"TABLE {name}(x); PATTERN A a [{rows} {'NOT ' if negated else ''}IN {name}] RETURN a.id AS id"
+    found = ensue.detect(events, query, time="at", type="type", tables={name: BLOCKED[name]})
+    inside = ensue.detect(table, query, time="at", type="type", tables={name: BLOCKED[name]})
+    assert sorted(row.id for row in found.collect()) == sorted(inside.column("id").to_pylist())
+    assert inside.num_rows > 0 or (name in ("none", "many") and not negated)
+    if wanted:
+        assert (f"Not({wanted}" if negated else wanted) in pushed(found)
+    elif name != "none":
+        assert "In(" not in pushed(found).replace("In(type", "")

@@ -53,6 +53,8 @@ _TICKS: Mapping[type[T.DataType], int] = MappingProxyType(
     }
 )
 """Nanoseconds between neighbouring values of Spark's time types."""
+MOST_LISTED = 1000
+"""The number of values of a TABLE up to which a lookup is pushed down."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _CHAR_TYPE = "__CHAR_VARCHAR_TYPE_STRING"
 """The metadata key of CHAR(n) columns: Spark pads literals that are compared with such a column."""
@@ -302,6 +304,8 @@ class _Rows:
                 return self.accepted(both, negated is not expr.negated)
             case expressions.InList(operand, items):
                 return self.listed(operand, items, negated is not expr.negated)
+            case expressions.InTable(operand):
+                return self.looked_up(operand, expr.values.array, negated is not expr.negated)
             case expressions.Like(operand, pattern, ignores_case=False):
                 # ILIKE is not pushed down: Java lowers some letters in another way.
                 cell = self.cell_of(operand)
@@ -347,6 +351,17 @@ class _Rows:
             found = cell.column.isin(values)
             conditions.append(~found if negated else found)
         return _all_of(conditions) if negated else _any_of(conditions)
+
+    def looked_up(self, operand: expressions.Expr, values: pa.Array, negated: bool) -> Column | None:
+        """Translate `operand IN table` for a few integers or texts. The values have no null."""
+        cell = self.cell_of(operand)
+        if cell is None or not cell.is_plain or len(values) > MOST_LISTED:
+            return None
+        integers = pa.types.is_integer(values.type) and isinstance(cell.type, T.IntegralType)
+        texts = kind_of(values.type) is Kind.TEXT and _is_text(cell.type)
+        if not (integers or texts):
+            return None
+        return self.listed(operand, tuple(map(expressions.Literal, values.to_pylist())), negated)
 
 
 # --- atoms
