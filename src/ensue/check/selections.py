@@ -50,7 +50,7 @@ def expressions_of(selection: Selection) -> tuple[Expr, ...]:
 
 def _check_expressions(selection: Selection) -> Iterator[Problem]:
     for expression in expressions_of(selection):
-        problems = [*_check_parts(expression, selection)]
+        problems = [*_check_parts(expression)]
         if not problems:
             is_condition = expression is selection.where
             check_without_data(expression, lambda field: NULL_TYPE, problems, condition=is_condition)
@@ -68,8 +68,8 @@ def _check_expressions(selection: Selection) -> Iterator[Problem]:
         seen.add(name)
 
 
-def _check_parts(expression: Expr, selection: Selection) -> Iterator[Problem]:
-    """The parts that have a meaning only in a pattern, and fields of anything but the row."""
+def _check_parts(expression: Expr) -> Iterator[Problem]:
+    """The parts that have a meaning only in a pattern."""
     for part in walk(expression):
         if isinstance(part, Same):
             yield _only_in_patterns("SAME", part.span)
@@ -78,13 +78,6 @@ def _check_parts(expression: Expr, selection: Selection) -> Iterator[Problem]:
             yield _only_in_patterns(part.name, part.span)
         elif isinstance(part, Field) and part.asks_state:
             yield _only_in_patterns("a question about a STATE", part.span)
-        elif isinstance(part, Field) and part.variable is not None:
-            yield Problem(
-                "foreign-variable",
-                f"`{part.variable}` is not defined here: a stream of rows uses columns of `{selection.table}`",
-                part.span,
-                hint=f"write the column alone: `{part.name}`; a field of a struct is `({part.variable}).{part.name}`",
-            )
 
 
 def _is_previous(part: Expr) -> bool:
@@ -187,10 +180,11 @@ def _field_types(
 
 def _no_column(field: Field, selection: Selection, columns: Iterable[str]) -> Problem:
     known = list(columns)
+    alone = "write columns alone, without the name of the table" if field.name == selection.table else ""
     return Problem(
         "no-such-field",
         f"table `{selection.table}` has no column `{field.name}`",
         field.span,
         label=f"columns: {', '.join(known)}",
-        hint=did_you_mean(field.name, known),
+        hint=alone or did_you_mean(field.name, known),
     )

@@ -11,7 +11,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from ensue.errors import Source, Span
-from ensue.nodes.expressions import Duration, Expr, Field, Member
+from ensue.nodes.expressions import Duration, Expr, Field, Member, columns_first
 from ensue.nodes.names import Name, Stream
 
 if TYPE_CHECKING:
@@ -382,8 +382,8 @@ def result_expressions(query: PatternQuery) -> tuple[Expr, ...]:
 class Selection:
     """`STREAM name FROM table WHERE ... RETURN ...`: the rows of a table for which a condition holds, as input events.
 
-    The fields of its expressions have no variable: they are columns of the table. Without `returns`, the events have
-    all columns of the table.
+    The fields of its expressions have no variable: they are columns of the table (`of_columns`). Without `returns`, the
+    events have all columns of the table.
     """
 
     name: str
@@ -391,6 +391,19 @@ class Selection:
     where: Expr | None = None
     returns: tuple[Return, ...] = ()
     span: Span | None = field(default=None, compare=False, repr=False)
+
+
+def of_columns(selection: Selection) -> Selection:
+    """The selection with `x.y` read as field `y` of the column `x`: it has no variables."""
+
+    def read(expression: Expr) -> Expr:
+        return columns_first(expression, lambda name: True)
+
+    return replace(
+        selection,
+        where=None if selection.where is None else read(selection.where),
+        returns=tuple(replace(column, expression=read(column.expression)) for column in selection.returns),
+    )
 
 
 @dataclass(frozen=True, slots=True)

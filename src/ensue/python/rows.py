@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from itertools import chain
 
 from ensue.nodes.expressions import Binary
-from ensue.nodes.patterns import Return, Selection
+from ensue.nodes.patterns import Return, Selection, of_columns
 from ensue.python.patterns import Columns
 from ensue.python.values import ConditionLike, condition_node
 from ensue.text.parser import parse_returns
@@ -28,7 +28,7 @@ class Rows:
         for condition in conditions:
             own = condition_node(condition)
             where = own if where is None else Binary("and", where, own)
-        return replace(self, node=replace(self.node, where=where))
+        return replace(self, node=of_columns(replace(self.node, where=where)))
 
     def returning(self, *columns: Columns, **named: ConditionLike) -> Rows:
         """Add columns to the events: texts such as `"lower(user) AS user"`, values, or `name=value`.
@@ -40,7 +40,7 @@ class Rows:
         for column in chain.from_iterable(listed):
             returns += parse_returns(column) if isinstance(column, str) else [Return(condition_node(column))]
         returns += [Return(condition_node(column), alias) for alias, column in named.items()]
-        return replace(self, node=replace(self.node, returns=tuple(returns)))
+        return replace(self, node=of_columns(replace(self.node, returns=tuple(returns))))
 
     def to_text(self) -> str:
         """The statement as text, which parses to an equal statement."""

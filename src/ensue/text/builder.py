@@ -150,7 +150,8 @@ class Builder(RuleRules, StateRules):
 
     def selection(self, span: Span, name: str, table: str, *clauses: Clause) -> pattern_nodes.Selection:
         read = self.named_statement(span, name, pattern_nodes.Event(table), *clauses)
-        return pattern_nodes.Selection(name, table, read.where, read.returns, span)
+        selection = pattern_nodes.Selection(name, table, read.where, read.returns, span)
+        return pattern_nodes.of_columns(selection)
 
     def where(self, span: Span, condition: Expr) -> Clause:
         return Clause("where", "WHERE", condition, span)
