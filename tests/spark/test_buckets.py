@@ -185,10 +185,10 @@ class Run:
                 if output.data is not None:
                     self.found[-1][output.number] += named_bindings(table_of(task, output))
                 continue
-            self.late_rows += output.rows
             if output.number >= task.first_tie:  # a count of ties
                 assert output.data is None
                 continue
+            self.late_rows += output.rows
             assert (output.data is not None) == task.gives_late
             if output.data is not None:
                 self.late += table_of(task, output).column("id").to_pylist()
