@@ -392,7 +392,7 @@ class LoadedProgram:
         """Warn if a stream name is almost that of another stream, or if a type column has none of the streams."""
         constrained = plan.law.streams if plan.law is not None else ()
         for item in self.inputs:
-            streams = tuple(filter(item.holds, plan.streams))
+            streams = tuple(name for name in plan.streams if item.holds(name) and name not in item.all_views)
             if item.type is not None and (constrained or streams):
                 _warn_of_names(item, streams, constrained, alone=streams == plan.streams)
 
@@ -583,7 +583,7 @@ def _table(
 def _key_values(chunks: Sequence[MatchChunk], name: str, rows: np.ndarray, loaded: LoadedProgram) -> pa.Array:
     plan = loaded.planned.plans[0]
     if not chunks:
-        of_streams = raw_types(plan, loaded.planned.inputs).values()
+        of_streams = raw_types(plan, loaded.planned.tables).values()
         return pa.nulls(0, next((types[name] for types in of_streams if name in types), plan.catalog.time_type))
     parts = [key_column_of(chunk, name, plan.catalog) for chunk in chunks]
     return pa.chunked_array(parts).combine_chunks().take(pa.array(rows))

@@ -202,7 +202,7 @@ class Detector:
 
         The tables have the columns that the query reads, and include events after the watermark. With `derived`, it
         returns the kept events of declared streams and rules instead: one table per name, with the columns `start` and
-        `end` for the times.
+        `end` for the times, and the kept elements of lists (UNNEST).
 
         >>> detector = Detector("PATTERN SEQ(A a, B b) PARTITION BY k WITHIN 5 RETURN a.k AS k", time="t", type="type")
         >>> batch = pa.table({"t": [1, 3, 4], "type": ["A", "C", "A"], "k": [1, 1, 2]})

@@ -88,9 +88,31 @@ def values_in_order(order: tuple[Value, ...] | None) -> tuple[object, ...]:
     return () if order is None else tuple((value is not None, value if value is not None else 0) for value in order)
 
 
+class ElementOrder(tuple[Value, ...]):
+    """The order of an element of a list: the order columns of its row, and its position. `of` is the list; `has_row`
+    tells whether the row has order columns (null otherwise)."""
+
+    of: object
+    has_row: bool
+
+    def __new__(cls, values: tuple[Value, ...], of: object, has_row: bool) -> ElementOrder:
+        made = super().__new__(cls, values)
+        made.of, made.has_row = of, has_row
+        return made
+
+
+def are_ordered(x: tuple[Value, ...] | None, y: tuple[Value, ...] | None) -> bool:
+    """Whether these order columns decide between events at the same time; elements of different lists tie."""
+    if x is None or y is None:
+        return False
+    if isinstance(x, ElementOrder) and isinstance(y, ElementOrder):
+        return x.of == y.of
+    return all(order.has_row for order in (x, y) if isinstance(order, ElementOrder))
+
+
 def precedes(x: Instant, y: Instant, ties: bool = False) -> bool:
     """Whether one is before the other; where one has no order, the times alone decide. `ties` allows equal ones."""
-    if x[1] is None or y[1] is None:
+    if not are_ordered(x[1], y[1]):
         return x[0] < y[0] or (ties and x[0] == y[0])
     one, other = (x[0], values_in_order(x[1])), (y[0], values_in_order(y[1]))
     return one < other or (ties and one == other)

@@ -53,7 +53,9 @@ DELAYS = {"points": 4, "intervals": 4, "clock": 600_000_000}
 
 def runs_here(case: Case) -> bool:
     """Any event may be a cause: those of other cases must not be."""
-    return has_rules(case) and not (case.errors or case.has_tables or case.order or "ANY EVENT" in case.query)
+    if not has_rules(case) or case.errors or case.has_tables or case.order or "ANY EVENT" in case.query:
+        return False
+    return not program_of(case).selections
 
 
 ACCEPTED = [(path, case) for path, case in ALL if runs_here(case)]

@@ -13,7 +13,15 @@ from pyspark.sql import SparkSession
 import ensue
 from spark.streams import FAR, INSTANT, START, Feed, cut, feed_of, instants, lines, run_to_end
 
-SCHEMA = pa.schema([("at", INSTANT), ("src", pa.int64()), ("dst", pa.int64()), ("message", pa.string())])
+SCHEMA = pa.schema(
+    [
+        ("at", INSTANT),
+        ("src", pa.int64()),
+        ("dst", pa.int64()),
+        ("message", pa.string()),
+        ("tags", pa.list_(pa.string())),
+    ]
+)
 LOGIN = """
     STREAM Failed FROM log WHERE message LIKE 'Failed%' RETURN lower(substr(message, 8, 1)) AS user, src;
     STREAM Accepted FROM log WHERE message LIKE 'Accepted%' RETURN lower(substr(message, 10, 1)) AS user;
@@ -30,7 +38,31 @@ PLAIN = """
     STREAM Failed FROM log WHERE message LIKE 'Failed%';
     PATTERN SEQ(Failed f, ANY EVENT BUT (Failed) e) PARTITION BY src WITHIN 300 ms RETURN f.src AS src, e.at AS at
 """
-PROGRAMS = {"computed keys": LOGIN, "two keys of a row": TRANSFERS, "a key of the table": PLAIN}
+ELEMENTS = """
+    STREAM Tag FROM log UNNEST tags AS tag AT place WHERE tag != 'x' RETURN tag, place, src;
+    PATTERN SEQ(Tag a, NOT Tag other, Tag b) PARTITION BY tag WHERE other.src = 3 WITHIN 200 ms
+    RETURN a.tag AS tag, a.src AS src, a.place AS i, a.at AS since, b.place AS j, b.at AS at
+"""
+BESIDE = """
+    STREAM Word FROM log UNNEST split(message, ' ') AS word RETURN lower(word) AS word;
+    STREAM Failed FROM log WHERE message LIKE 'Failed%' RETURN lower(substr(message, 8, 1)) AS word, src;
+    STREAM Tag FROM log UNNEST tags AS tag RETURN tag AS word;
+    PATTERN SEQ(Word w, Failed f, COLLECT Tag t) PARTITION BY word WITHIN 100 ms
+    RETURN f.word AS word, f.src AS src, w.at AS since, f.at AS at, count(t) AS tags
+"""
+WHOLE = """
+    STREAM Tag FROM log UNNEST tags AS tag;
+    PATTERN SEQ(Tag a, ANY EVENT e, Tag b) PARTITION BY src WITHIN 300 ms ALLOWING TIES
+    RETURN a.src AS src, a.tag AS a, a.at AS since, b.tag AS b, b.at AS at
+"""
+PROGRAMS = {
+    "computed keys": LOGIN,
+    "two keys of a row": TRANSFERS,
+    "a key of the table": PLAIN,
+    "elements with keys of their own": ELEMENTS,
+    "elements of two lists beside rows": BESIDE,
+    "elements with the key of their row": WHOLE,
+}
 
 
 def history(rows: int, seed: int) -> pa.Table:
@@ -42,6 +74,7 @@ def history(rows: int, seed: int) -> pa.Table:
         "src": random.integers(0, 9, rows),
         "dst": pa.array(random.integers(0, 9, rows), mask=random.random(rows) < 0.1),
         "message": pa.array([word + user for word, user in zip(words, users, strict=True)]),
+        "tags": [[*map(str, random.choice([*"abx"], random.integers(0, 4)))] for _ in range(rows)],
     }
     return pa.table(columns).cast(SCHEMA)
 

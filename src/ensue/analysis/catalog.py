@@ -47,6 +47,8 @@ class StreamSchema:
     """The columns that order events at the same time."""
     table: Stream | None = None
     """For a stream of rows (`STREAM name FROM table`), the stream or type column of its table."""
+    is_element: bool = False
+    """Whether the rows are elements of a list. Their position in it is the last of the order columns."""
 
     def endpoint(self, field: str) -> str | None:
         """The endpoint ("s" or "e") that a field name means, or None for an ordinary field."""
@@ -130,10 +132,17 @@ class Catalog:
         """Whether columns order the events at the same time."""
         return any(schema.order for schema in (*self.streams.values(), self.any_stream) if schema is not None)
 
-    def has_order(self, stream: Stream) -> bool:
-        """Whether columns order the events of a stream at the same time; events of other streams tie with them."""
-        schema = self.stream(stream)
-        return schema is not None and bool(schema.order)
+    def orders(self, streams: Iterable[Stream]) -> bool:
+        """Whether columns order the events of these streams at the same time; otherwise they tie.
+
+        The position in a list orders only elements of this list and, if there are other columns, rows with them.
+        """
+        schemas = [self.stream(stream) for stream in streams]
+        known = [schema for schema in schemas if schema is not None and schema.order]
+        lists = {schema.name if schema.table is None else schema.table for schema in known if schema.is_element}
+        if len(known) < len(schemas) or len(lists) > 1:
+            return False
+        return all(schema.is_element for schema in known) or all(schema.order[schema.is_element :] for schema in known)
 
     @property
     def unit(self) -> str | None:

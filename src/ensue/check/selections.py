@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 
 from ensue.analysis.catalog import StreamSchema, is_lineage
 from ensue.errors import Problem, Span, did_you_mean
 from ensue.expr.checker import check_condition, check_expression, check_without_data
-from ensue.expr.kinds import NULL_TYPE, Type
+from ensue.expr.kinds import INTEGER, NULL_TYPE, Kind, Type
 from ensue.expr.lists import PREVIOUS, is_aggregate
 from ensue.nodes.expressions import Call, Expr, Field, Same, walk
-from ensue.nodes.patterns import CONTEXTS, Event, PatternQuery, Selection, Statements, column_name
+from ensue.nodes.patterns import CONTEXTS, Event, PatternQuery, Selection, Statements, Unnest, column_name
 from ensue.nodes.patterns import walk as walk_pattern
 from ensue.nodes.rules import Ruleset
 from ensue.nodes.uncertainty import is_probability
@@ -43,12 +44,16 @@ def check_selections(statements: Statements) -> Iterator[Problem]:
 
 
 def expressions_of(selection: Selection) -> tuple[Expr, ...]:
-    """The condition and the columns of a stream of rows."""
+    """The list, the condition and the columns of a stream of rows."""
+    lists = () if selection.unnest is None else (selection.unnest.list,)
     condition = () if selection.where is None else (selection.where,)
-    return (*condition, *(column.expression for column in selection.returns))
+    return (*lists, *condition, *(column.expression for column in selection.returns))
 
 
 def _check_expressions(selection: Selection) -> Iterator[Problem]:
+    if selection.unnest is not None and selection.unnest.index == selection.unnest.element:
+        said = f"UNNEST names both the element and its position `{selection.unnest.element}`"
+        yield Problem("duplicate-column", said, selection.unnest.span, hint="rename one of them")
     for expression in expressions_of(selection):
         problems = [*_check_parts(expression)]
         if not problems:
@@ -137,9 +142,18 @@ def _check_policy(query: PatternQuery, names: set[str]) -> Iterator[Problem]:
 # --- with the columns of the table
 
 
-def bind_selection(selection: Selection, table: StreamSchema, time: Type) -> tuple[list[Problem], dict[str, Type]]:
-    """The problems of a stream of rows with the columns of its table, and the types of the columns of RETURN."""
+def bind_selection(
+    selection: Selection, table: StreamSchema, time: Type
+) -> tuple[list[Problem], Type | None, dict[str, Type]]:
+    """The problems of a stream of rows with the columns of its table, the type of the elements of UNNEST, and the types
+    of the columns of RETURN."""
     problems: list[Problem] = []
+    element: Type | None = None
+    if selection.unnest is not None:
+        element = _element_type(selection, selection.unnest, table, time, problems)
+        own = {selection.unnest.element: element or NULL_TYPE}
+        own |= {} if selection.unnest.index is None else {selection.unnest.index: INTEGER}
+        table = replace(table, fields={**table.fields, **own})
     field_type = _field_types(selection, table, time, problems)
     if selection.where is not None:
         check_condition(selection.where, field_type, problems)
@@ -161,7 +175,30 @@ def bind_selection(selection: Selection, table: StreamSchema, time: Type) -> tup
                     hint="choose another name: this column is kept as it is",
                 )
             )
-    return problems, types
+    return problems, element, types
+
+
+def _element_type(
+    selection: Selection, unnest: Unnest, table: StreamSchema, time: Type, problems: list[Problem]
+) -> Type | None:
+    """The type of the elements of a list, if it is one."""
+    for name in (unnest.element, unnest.index):
+        if name is not None and (name in table.fields or table.endpoint(name) is not None):
+            said = f"table `{selection.table}` already has a column `{name}`"
+            hint = f"give the element another name: `UNNEST ... AS {name}_2`"
+            problems.append(Problem("duplicate-column", said, unnest.span, hint=hint))
+    if table.probability is not None:
+        said = f"the elements of `{selection.table}` would be uncertain together, which is not supported"
+        hint = "remove `probability`, or make a table of the elements and pass it as its own stream"
+        problems.append(Problem("unnest-uncertain", said, unnest.span, hint=hint))
+    found = check_expression(unnest.list, _field_types(selection, table, time, problems), problems)
+    if found.element is None and found.kind is not Kind.NULL and not problems:
+        hint = "unnest a list; the keys of a map have no order" if found.entry is not None else "unnest a list"
+        if found.kind is Kind.TEXT:
+            hint = "split the text: `UNNEST split(text, ',') AS part`"
+        said = f"UNNEST needs a list, but this is {found.word}"
+        problems.append(Problem("unnest-list", said, unnest.list.span or unnest.span, hint=hint))
+    return found.element or NULL_TYPE
 
 
 def _field_types(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from operator import attrgetter
 from typing import Any
 
 import pyarrow as pa
@@ -32,6 +33,7 @@ from ensue.engine.stage import (
 )
 from ensue.engine.traces import WatchedEvents
 from ensue.engine.turn import events_of, step_stage
+from ensue.engine.views import with_elements
 from ensue.nodes.names import AnyEvent, Stream
 from ensue.plan.derivations import Derivation, all_plans, groups_of, is_recursive
 from ensue.plan.inputs import InputTable, catalog_of, plain_schema, raw_types
@@ -118,6 +120,8 @@ class Machine:
     options: Options
     eager: bool = False
     states: StateStage | None = None
+    tables: tuple[InputTable, ...] = ()
+    """If the program uses elements of lists: the tables as plans see them, with those of elements at the end."""
 
     @property
     def plans(self) -> tuple[QueryPlan, ...]:
@@ -175,10 +179,12 @@ class Machine:
         if self.states is not None and state.believed is not None:
             told = self.states.step(state.believed, [source.input.table for source in given], clock)
             seen = (table.drop_columns([*(self.states.questions.measured or ())]) for table in told.rows)
-            rows = [item.of(table) for item, table in zip(self.plan.tables, seen, strict=True)]
+            rows = [item.of(table) for item, table in zip(self.plan.widened, seen, strict=True)]
             given, _ = load_sources(rows, self.time_type)
             # Which rows are late was said before they waited.
             clock = replace(clock, late_until=None)
+        if self.tables:
+            given = with_elements(given, self.tables, self.time_type)
         if last and state.watermark is None and (since is not None or until is not None):
             given = in_range(given, self.plans, self.plan.derivations, since, until)
         return _Run(self, clock, collect, told).run(state, given, batch.report)
@@ -310,7 +316,7 @@ class _Run:
         report.peak_without = report.peak_held + sum(len(stage.spared) for stage in after)
         new = State(after, watermark, clock.horizon, state.report.with_added(report), believed)
         derived = [self.rows[made.name] for made in machine.plan.derivations if made.name in self.rows]
-        events = (*(self.rows[place] for place in range(len(machine.inputs))), *derived)
+        events = (*(self.rows[place] for place in range(max(len(machine.inputs), len(machine.tables)))), *derived)
         return Step(outputs, new, self.late, report, tuple(reports), events, tuple(self.empty), self.told)
 
 
@@ -325,7 +331,18 @@ def compile_plan(
     shapes = tuple(
         replace(item, table=plain_schema(needed_columns(everything, item).schema).empty_table()) for item in plan.inputs
     )
-    return Machine(plan, shapes, _stages(plan, eager, further_keys), options, eager)
+    if not any(map(attrgetter("elements"), plan.inputs)):
+        return Machine(plan, shapes, _stages(plan, eager, further_keys), options, eager)
+    seen = replace(plan, inputs=plan.tables)
+    stages = _stages(seen, eager, further_keys)
+    return Machine(plan, shapes, stages, options, eager, tables=_shapes(seen, everything))
+
+
+def _shapes(plan: ProgramPlan, plans: Sequence[QueryPlan]) -> tuple[InputTable, ...]:
+    """All tables of a plan with only the columns that plans use."""
+    return tuple(
+        replace(item, table=plain_schema(needed_columns(plans, item).schema).empty_table()) for item in plan.inputs
+    )
 
 
 def _with_states(
@@ -343,9 +360,12 @@ def _with_states(
     for item in plan.inputs:
         schema = plain_schema(item.table.schema) if everything else item.table.schema
         shapes.append(replace(item, table=schema.empty_table()))
-    stages = _stages(replace(plan, inputs=plan.tables, states=None), machine.eager, further_keys)
+    seen = replace(plan, inputs=plan.tables, states=None)
+    stages = _stages(seen, machine.eager, further_keys)
     time_type = stages[0].time_type if stages else catalog_of(plan.inputs).time_type
-    return replace(machine, inputs=tuple(shapes), stages=stages, states=StateStage.of(asked, tuple(shapes), time_type))
+    tables = _shapes(seen, everything) if len(seen.inputs) > len(plan.inputs) else ()
+    states = StateStage.of(asked, tuple(shapes), time_type)
+    return replace(machine, inputs=tuple(shapes), stages=stages, states=states, tables=tables)
 
 
 def completing_streams(program: ProgramPlan) -> frozenset[Stream] | None:

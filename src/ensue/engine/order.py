@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 from ensue.engine.sources import EventSource, Mask, one_chunk
 from ensue.expr.types import element_type
 from ensue.kernels.compiler import Int64s
+from ensue.plan.selections import INDEX
 
 BYTES_PER_NUMBER = 8
 
@@ -75,9 +76,11 @@ def _order_ranks(sources: Sequence[EventSource]) -> list[Int64s]:
     """The rank of each row by the values of its order columns; 0 for null, which comes first, and without an order."""
     ranks = [np.zeros(len(source.starts), np.int64) for source in sources]
     ordered = [place for place, source in enumerate(sources) if source.input.order]
-    columns = [[sources[place].column(name) for name in sources[place].input.order] for place in ordered]
+    names = dict.fromkeys(name for place in ordered for name in sources[place].input.order if name != INDEX)
     keys = []
-    for parts in zip(*columns, strict=True):
+    for name in (*names, INDEX) if any(INDEX in sources[place].input.order for place in ordered) else names:
+        given = (sources[place] for place in ordered)
+        parts = [one.column(name) if name in one.input.order else pa.nulls(len(one.starts)) for one in given]
         kind = next((part.type for part in parts if not pa.types.is_null(part.type)), pa.int64())
         values = pa.chunked_array([part if part.type == kind else part.cast(kind) for part in parts], kind)
         keys.append(value_ranks(one_chunk(values)))

@@ -55,7 +55,7 @@ class PushedRows:
         item, completing, reached = machine.inputs[0], completing_streams(machine.plan), state.watermark
         if completing is None or len(machine.inputs) > 1 or item.type is None or item.end is not None:
             return None
-        if pa.null() in item.table.schema.types or item.views:
+        if pa.null() in item.table.schema.types or item.all_views:
             return None
         if kind_of(item.table.schema.field(item.type).type) is not Kind.TEXT:
             return None

@@ -28,6 +28,7 @@ from ensue.plan.derivations import Derivation, all_plans
 from ensue.plan.inputs import InputTable
 from ensue.plan.outputs import event_fields
 from ensue.plan.plans import QueryPlan
+from ensue.plan.selections import ELEMENT, INDEX
 from ensue.plan.states import StateQuestions
 from ensue.text.render import render_constraint, render_query, render_selection
 from ensue.text.render_parts import render_declarations, render_rule, render_state
@@ -53,8 +54,15 @@ def kept_events(machine: Machine, state: State) -> list[pa.Table]:
 
 
 def kept_derived(machine: Machine, state: State) -> dict[Stream, pa.Table]:
-    """The kept events of each declared stream; the first columns `start` and `end` are their times."""
+    """The kept events of each declared stream; the first columns `start` and `end` are their times.
+
+    The kept elements of a list have the columns of their row, `element` and `index`.
+    """
     found: dict[Stream, pa.Table] = {}
+    for place, item in list(enumerate(machine.tables))[len(machine.inputs) :]:
+        table = _once([item.table, *_kept(machine, state, place)])
+        called = {ELEMENT: "element", INDEX: "index"}
+        found[str(item.stream)] = table.rename_columns([called.get(name, name) for name in table.column_names])
     for made in machine.plan.derivations:
         schema = made.item.table.schema
         names = [START, END, *(name for name in schema.names if not name.startswith(OWN))]
@@ -162,7 +170,7 @@ def query_text(
     texts: dict[str, None] = dict.fromkeys(declared)
     texts |= dict.fromkeys(() if states is None else map(render_state, states.states))
     used = {name for plan in everything for stream in plan.all_streams for name in names_in(stream)}
-    views = (view for item in inputs for name, view in item.views.items() if name in used)
+    views = (view for item in inputs for name, view in item.all_views.items() if name in used)
     texts |= dict.fromkeys(render_selection(view.selection) for view in views)
     for plan in everything:
         constraints = plan.law.constraints if plan.law is not None else ()

@@ -268,7 +268,7 @@ class Stage:
         """The state with further rows of the given tables, which may lack columns."""
         saved = self.saved(state)
         for place, role in enumerate(self.takes):
-            if isinstance(role, int) and tables[role].num_rows:
+            if isinstance(role, int) and role < len(tables) and tables[role].num_rows:
                 rows, marks = tables[role], self._marks(tables[role].num_rows)
                 columns = [
                     rows.column(name)
@@ -373,8 +373,10 @@ def needed_columns(plans: Sequence[QueryPlan], item: InputTable) -> pa.Table:
         wanted |= set(plan.query.partition_by)
         for stream in filter(item.holds, plan.streams):
             columns = plan.columns[stream]
-            if stream in item.views:
-                wanted |= item.views[stream].reads(None if columns is None else {*columns, *plan.query.partition_by})
+            view = item.all_views.get(stream) if item.views or item.elements else None
+            if view is not None:
+                wanted |= view.reads(None if columns is None else {*columns, *plan.query.partition_by})
+                wanted |= {name for own in item.elements if stream in own.views for name in own.reads()}
                 continue
             if columns is None:
                 return item.table

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pyarrow as pa
@@ -13,11 +13,14 @@ from ensue.analysis.catalog import TIME_NAMES
 from ensue.engine.sources import EventSource, Mask
 from ensue.errors import citing
 from ensue.expr.evaluation import condition_mask, evaluate
+from ensue.expr.reductions import Lists
 from ensue.expr.types import readable
 from ensue.kernels.compiler import Codes, Int64s
 from ensue.nodes.expressions import Expr, Field
 from ensue.nodes.names import Stream
-from ensue.plan.selections import View
+from ensue.plan.inputs import InputTable
+from ensue.plan.plans import SLICE
+from ensue.plan.selections import ELEMENT, INDEX, MEMBER, Elements, View
 
 
 @dataclass(slots=True)
@@ -93,6 +96,14 @@ class ViewSource(EventSource):
         return self.computed[name]
 
 
+@dataclass(slots=True)
+class ElementSource(EventSource):
+    """The elements of a list in the rows of a table: the row of each, and its position in the list."""
+
+    parents: Codes = field(default_factory=lambda: np.empty(0, np.int32))
+    index: Int64s = field(default_factory=lambda: np.empty(0, np.int64))
+
+
 def stream_source(source: EventSource, stream: Stream, time_type: pa.DataType) -> EventSource:
     """The table as events of a stream: the table itself, or a view of it with the columns of the stream."""
     view = source.input.views.get(stream)
@@ -143,6 +154,56 @@ def first_streams(source: EventSource, names: pa.Array, time_type: pa.DataType) 
         member[members_of(source, stream, time_type)] = True
         names = pc.if_else(pa.array(member), pa.scalar(str(stream)), names)
     return names
+
+
+def with_elements(
+    given: Sequence[EventSource], tables: Sequence[InputTable], time_type: pa.DataType
+) -> tuple[EventSource, ...]:
+    """The given tables, and behind them those of elements of their lists.
+
+    `tables` are their shapes as plans see them: first those of the given tables.
+    """
+    shapes = iter(tables[len(given) :])
+    found = (elements_of(source, own, shape, time_type) for source, own, shape in _lists_of(given, shapes))
+    seen = (replace(source, input=_as_seen(source, shape)) for source, shape in zip(given, tables, strict=False))
+    return (*seen, *found)
+
+
+def _lists_of(
+    given: Sequence[EventSource], shapes: Iterator[InputTable]
+) -> Iterator[tuple[EventSource, Elements, InputTable]]:
+    for source in given:
+        for own in source.input.elements:
+            yield source, own, next(shapes)
+
+
+def _as_seen(source: EventSource, shape: InputTable) -> InputTable:
+    """The given table without the lists, whose elements have tables of their own."""
+    return replace(source.input, elements=(), elsewhere=shape.elsewhere)
+
+
+def elements_of(source: EventSource, own: Elements, shape: InputTable, time_type: pa.DataType) -> ElementSource:
+    """The elements of a list in the rows of a table, in the order of the rows; rows without a time have none."""
+    rows = np.arange(len(source.starts), dtype=np.int32)
+    if source.valid is not None:
+        rows = rows[source.valid]
+    with citing(own.source):
+        values = _evaluated(own.list, source, rows, time_type)
+    lists = Lists.of(pa.nulls(len(rows), pa.list_(pa.null())) if pa.types.is_null(values.type) else values, own.name)
+    parents = np.repeat(rows, lists.lengths)
+    index = np.arange(len(parents)) - np.repeat(lists.ends - lists.lengths, lists.lengths)
+    columns: dict[str, pa.Array] = {}
+    slices = (column for column in source.input.table.schema if column.name == SLICE)
+    for name, kind in ((column.name, column.type) for column in (*shape.table.schema, *slices)):
+        if name in (ELEMENT, INDEX):
+            columns[name] = (lists.elements if name == ELEMENT else pa.array(index)).cast(kind)
+        elif name.startswith(MEMBER):
+            columns[name] = source.raw_column(name).take(pa.array(rows)).flatten()
+        else:
+            (columns[name],) = source.taken([name], parents)
+    starts = source.starts[parents]
+    ends = starts if source.ends is source.starts else source.ends[parents]
+    return ElementSource(shape.of(pa.table(columns)), starts, ends, None, parents=parents, index=index)
 
 
 def _members(source: EventSource, view: View, time_type: pa.DataType) -> Codes:

@@ -37,7 +37,7 @@ from ensue.graph.lists import NO_REPETITIONS, Repetitions
 from ensue.lower.phases import spelled_out
 from ensue.nodes import patterns
 from ensue.nodes.expressions import Expr
-from ensue.nodes.names import Name, Other, Round
+from ensue.nodes.names import Name, Other, Round, Stream
 
 ENDS = frozenset({"e"})
 """The requirement that the last item of a pattern in time is known."""
@@ -166,10 +166,10 @@ class GraphBuilder:
         self.catalog = catalog
         self.scale = graph_bounds.TimeScale(catalog.unit)
         self.reader = reader.Reader(self.scale.ticks, self.before, self._strictly_before)
-        self.ordered: dict[Name, bool] = {}
+        self.ordered: dict[Name, Stream] = {}
         if catalog.is_ordered:
             events = [part for part in patterns.walk(query.pattern) if isinstance(part, patterns.Event)]
-            self.ordered = {part.variable: catalog.has_order(part.stream) for part in events if part.variable}
+            self.ordered = {part.variable: part.stream for part in events if part.variable}
         self.windows = self._windows(whole_windows(query))
         self.limits = self._windows(whole_windows(query, limiting=True))
         self.counting = counts_events(query)
@@ -191,21 +191,25 @@ class GraphBuilder:
 
     def before(self, x: Name, y: Name) -> graph_bounds.Limit:
         """The limit of the end of one variable to the start of one after it in SEQ: events without an order tie."""
-        ordered = bool(self.ordered) and self._is_ordered(x) and self._is_ordered(y)
-        return graph_bounds.Limit(0, not self.allows_ties, ordered)
+        return graph_bounds.Limit(0, not self.allows_ties, bool(self.ordered) and self._are_ordered(x, y))
 
     def _strictly_before(self, x: Name, y: Name) -> graph_bounds.Limit:
-        return graph_bounds.Limit(0, True, ordered=self._is_ordered(x) and self._is_ordered(y))
+        return graph_bounds.Limit(0, True, self._are_ordered(x, y))
 
     def _ends_before(self, earlier: Extent, later: Extent) -> graph_bounds.Limit:
         """The limit of the ends of two matches; their order decides where each has one last event."""
         single = len(earlier.ends) == len(later.ends) == 1
-        return graph_bounds.Limit(0, True, single and all(map(self._is_ordered, (*earlier.ends, *later.ends))))
+        return graph_bounds.Limit(0, True, single and self._are_ordered(*earlier.ends, *later.ends))
 
-    def _is_ordered(self, name: Name) -> bool:
-        while isinstance(name, Round | Other):
-            name = name.name
-        return self.ordered.get(name, False)
+    def _are_ordered(self, *names: Name) -> bool:
+        """Whether columns order the events of these variables at the same time."""
+        streams = []
+        for name in names:
+            while isinstance(name, Round | Other):
+                name = name.name
+            if name in self.ordered:
+                streams.append(self.ordered[name])
+        return len(streams) == len(names) and self.catalog.orders(streams)
 
     def whole_graph(self, chosen: patterns.Pattern, pattern: patterns.Pattern, number: int) -> Graph:
         """The graph of a chosen pattern with one order of its items; `number` is the number of the choice."""
@@ -377,8 +381,7 @@ class GraphBuilder:
         for variable in parts.variables.values():
             start, end = graph_bounds.start_of(variable.name), graph_bounds.end_of(variable.name)
             points += [start, end]
-            ordered = bool(self.ordered) and self._is_ordered(variable.name)
-            inside = graph_bounds.Limit(0, False, ordered)
+            inside = graph_bounds.Limit(0, False, bool(self.ordered) and self._are_ordered(variable.name))
             bounds.append(graph_bounds.Bound(start, end, inside, IMPLICIT))
             schema = self.catalog.stream(variable.stream)
             if schema is None or schema.end is None:

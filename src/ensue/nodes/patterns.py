@@ -379,11 +379,21 @@ def result_expressions(query: PatternQuery) -> tuple[Expr, ...]:
 
 
 @dataclass(frozen=True, slots=True)
+class Unnest:
+    """`UNNEST list AS element AT index`: each element of a list as a row, with its position in the list from 0 on."""
+
+    list: Expr
+    element: str
+    index: str | None = None
+    span: Span | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
 class Selection:
     """`STREAM name FROM table WHERE ... RETURN ...`: the rows of a table for which a condition holds, as input events.
 
-    The fields of its expressions have no variable: they are columns of the table (`of_columns`). Without `returns`, the
-    events have all columns of the table.
+    With `unnest`, the elements of a list in these rows. The fields of its expressions have no variable: they are
+    columns of the table (`of_columns`). Without `returns`, the events have all columns of the table.
     """
 
     name: str
@@ -391,6 +401,7 @@ class Selection:
     where: Expr | None = None
     returns: tuple[Return, ...] = ()
     span: Span | None = field(default=None, compare=False, repr=False)
+    unnest: Unnest | None = None
 
 
 def of_columns(selection: Selection) -> Selection:
@@ -401,6 +412,7 @@ def of_columns(selection: Selection) -> Selection:
 
     return replace(
         selection,
+        unnest=None if selection.unnest is None else replace(selection.unnest, list=read(selection.unnest.list)),
         where=None if selection.where is None else read(selection.where),
         returns=tuple(replace(column, expression=read(column.expression)) for column in selection.returns),
     )

@@ -140,7 +140,10 @@ def explain_query(plan: QueryPlan, program: Sequence[PatternQuery] = ()) -> Expl
 def _rows_in_words(selection: Selection) -> str:
     where = "" if selection.where is None else f" where {render_expression(selection.where)}"
     columns = ", ".join(map(render_return, selection.returns))
-    return f"{selection.name}: rows of {selection.table}{where}" + (f", with {columns}" if columns else "")
+    events = f"rows of {selection.table}"
+    if selection.unnest is not None:
+        events = f"each {selection.unnest.element} in {render_expression(selection.unnest.list)} of {selection.table}"
+    return f"{selection.name}: {events}{where}" + (f", with {columns}" if columns else "")
 
 
 def _heading(query: PatternQuery) -> str:

@@ -17,7 +17,7 @@ from ensue.nodes.names import AnyEvent, Stream
 from ensue.nodes.patterns import PatternQuery
 from ensue.nodes.uncertainty import NO_HIERARCHY, Hierarchy
 from ensue.plan.plans import QueryPlan
-from ensue.plan.selections import View
+from ensue.plan.selections import Elements, View
 
 SORTABLE = {*NUMBERS, *TIMES, Kind.TEXT, Kind.BOOLEAN, Kind.NULL}
 """The kinds of values that can order events."""
@@ -55,6 +55,8 @@ class InputTable:
     """The streams of rows that the program selects from the table. A row can belong to several of them."""
     has_all: bool = False
     """Whether it is the only table and has no type column, so that ANY EVENT is each of its rows."""
+    elements: tuple[Elements, ...] = ()
+    """The lists in its rows whose elements are rows of further tables."""
 
     def of(self, table: pa.Table) -> InputTable:
         """The same input with other rows."""
@@ -72,11 +74,19 @@ class InputTable:
             self.order,
             self.views,
             self.has_all,
+            self.elements,
         )
 
+    @property
+    def all_views(self) -> Mapping[Stream, View]:
+        """The streams of its rows, and those of elements in its rows."""
+        if not self.elements:
+            return self.views
+        return {**self.views, **{name: view for own in self.elements for name, view in own.views.items()}}
+
     def holds(self, stream: Stream) -> bool:
-        """Whether events of this stream are searched in the table."""
-        if stream in self.views:
+        """Whether events of this stream are searched in the table, or in the lists of its rows."""
+        if stream in self.views or (self.elements and stream in self.all_views):
             return True
         if self.stream is None:
             return stream not in self.elsewhere
@@ -255,10 +265,10 @@ def _time_of_queries(queries: Sequence[PatternQuery]) -> pa.DataType:
 
 def attributes_of(inputs: tuple[InputTable, ...], stream: Stream) -> tuple[str, ...] | None:
     """The attributes of a stream with its own table, in column order; None for other streams."""
-    own = next((item for item in inputs if item.stream == stream or stream in item.views), None)
+    own = next((item for item in inputs if item.stream == stream or stream in item.all_views), None)
     if own is None:
         return None
-    columns = own.views[stream].columns if stream in own.views else own.table.column_names
+    columns = own.all_views[stream].columns if stream in own.all_views else own.table.column_names
     return tuple(name for name in columns if name not in (own.time, own.end))
 
 

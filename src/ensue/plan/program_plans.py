@@ -34,7 +34,7 @@ from ensue.plan.lawfulness import contradictory_constraints, laws_by_query
 from ensue.plan.outputs import VIOLATION_COLUMNS, OutputSchema, output_schema, tracking_plan
 from ensue.plan.planner import plan_query
 from ensue.plan.plans import QueryPlan
-from ensue.plan.selections import check_positions, check_selected_tables, with_views
+from ensue.plan.selections import check_positions, check_selected_tables, with_tables_of_elements, with_views
 from ensue.plan.states import StateQuestions, questions_of_patterns
 
 ColumnNames: TypeAlias = "str | Mapping[str, str]"
@@ -91,7 +91,13 @@ class ProgramPlan:
 
     @property
     def tables(self) -> tuple[InputTable, ...]:
-        """The inputs as the plans see them: with the columns that states add to events."""
+        """The inputs as the plans see them: with the columns that states add to events, and then the tables of
+        elements of lists."""
+        return with_tables_of_elements(self.widened)
+
+    @property
+    def widened(self) -> tuple[InputTable, ...]:
+        """The inputs with the columns that states add to events."""
         return self.inputs if self.states is None else tuple(map(self.states.widened, self.inputs))
 
     @property
@@ -165,6 +171,7 @@ def plan_program(
     probability = next((item.probability for item in inputs if item.probability is not None), None)
     states = questions_of_patterns(statements, probability, wanted) if statements.states else None
     seen = inputs if states is None else tuple(map(states.widened, inputs))
+    seen = with_tables_of_elements(seen) if statements.selections else seen
     catalog = catalog_of(seen, statements.statements)
     laws = laws_by_query(statements, catalog) if lawful and statements.constraints else {}
     below: list[PlannedGroup] = []
@@ -172,7 +179,7 @@ def plan_program(
         catalog, below = plan_declared(statements, catalog, laws, fixed)
     for query in statements.statements if statements.selections else ():
         if counts_events(query):
-            check_positions(query, inputs, statements.source)
+            check_positions(query, seen, statements.source)
     plans = tuple(
         plan_query(node, catalog, statements.source, laws.get(node) if laws else None) for node in statements.results
     )
@@ -261,7 +268,7 @@ def with_violations(planned: ProgramPlan, statements: LoweredProgram) -> Program
         statements.source,
         tuple(all_plans(planned.derivations, planned.plans)),
     )
-    output = output_schema(plan, raw_types(plan, planned.inputs))
+    output = output_schema(plan, raw_types(plan, planned.tables))
     return replace(planned, plans=(*planned.plans, plan), outputs=(*planned.outputs, output))
 
 

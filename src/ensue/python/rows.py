@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from itertools import chain
 
 from ensue.nodes.expressions import Binary
-from ensue.nodes.patterns import Return, Selection, of_columns
+from ensue.nodes.patterns import Return, Selection, Unnest, of_columns
 from ensue.python.patterns import Columns
 from ensue.python.values import ConditionLike, condition_node
 from ensue.text.parser import parse_returns
@@ -21,6 +21,20 @@ class Rows:
 
     def __repr__(self) -> str:
         return f'{type(self).__name__}("{self.to_text()}")'
+
+    def unnest(self, values: ConditionLike, element: str, index: str | None = None) -> Rows:
+        """Make each element of a list an event: `UNNEST values AS element AT index`.
+
+        `element` is the column with the element, and `index` the one with its position in the list, from 0 on.
+
+        >>> print(rows("Item", "orders").unnest("items", "item", index="place").to_text())
+        STREAM Item FROM orders
+          UNNEST items AS item AT place
+        """
+        for name in (element, index or element):
+            if not isinstance(name, str) or not name:
+                raise TypeError(f"unnest takes the names of the element and of its position, not {name!r}")
+        return replace(self, node=of_columns(replace(self.node, unnest=Unnest(condition_node(values), element, index))))
 
     def where(self, *conditions: ConditionLike) -> Rows:
         """Add conditions on the columns of a row: `WHERE condition AND ...`."""

@@ -148,10 +148,15 @@ class Builder(RuleRules, StateRules):
     ) -> pattern_nodes.PatternQuery:
         return replace(self.named_statement(span, name, pattern, *clauses), declares=True)
 
-    def selection(self, span: Span, name: str, table: str, *clauses: Clause) -> pattern_nodes.Selection:
+    def selection(
+        self, span: Span, name: str, table: str, unnest: pattern_nodes.Unnest | None, *clauses: Clause
+    ) -> pattern_nodes.Selection:
         read = self.named_statement(span, name, pattern_nodes.Event(table), *clauses)
-        selection = pattern_nodes.Selection(name, table, read.where, read.returns, span)
+        selection = pattern_nodes.Selection(name, table, read.where, read.returns, span, unnest)
         return pattern_nodes.of_columns(selection)
+
+    def unnesting(self, span: Span, list_: Expr, element: str, index: str | None) -> pattern_nodes.Unnest:
+        return pattern_nodes.Unnest(list_, element, index, span)
 
     def where(self, span: Span, condition: Expr) -> Clause:
         return Clause("where", "WHERE", condition, span)

@@ -465,8 +465,10 @@ def _policy(slip: Slip) -> str:
 
 
 def _declaration(slip: Slip) -> str:
-    """`CREATE STREAM s AS PATTERN ...`, `INSERT INTO s ...` and `STREAM s AS ...`."""
+    """`CREATE STREAM s AS PATTERN ...`, `INSERT INTO s ...`, `STREAM s AS ...` and a misplaced UNNEST."""
     words = [lexeme.text.upper() for lexeme in slip.statement[:1]]
+    if "UNNEST" in (slip.word, *(lexeme.text.upper() for lexeme in slip.statement)):
+        return "write `STREAM name FROM table UNNEST list AS element WHERE ...`"
     starts = "_PATTERN" in slip.accepted and slip.word in ("CREATE", "INSERT", "DECLARE", "DEFINE")
     if starts or (words == ["STREAM"] and {"NAME", "_FROM", "_PATTERN"} & slip.accepted and len(slip.statement) < 4):
         return "declare a stream of matches with `STREAM name FROM PATTERN ...`"

@@ -169,11 +169,19 @@ def render_selection(selection: patterns.Selection) -> str:
       RETURN lower(u) AS u
     """
     lines = [f"STREAM {quote_query_name(selection.name)} FROM {quote_table(selection.table)}"]
+    if selection.unnest is not None:
+        lines.append(render_unnest(selection.unnest))
     if selection.where is not None:
         lines.append(f"WHERE {layout_condition(selection.where)}")
     if selection.returns:
         lines.append(f"RETURN {', '.join(map(render_return, selection.returns))}")
     return f"\n{_INDENT}".join(lines)
+
+
+def render_unnest(unnest: patterns.Unnest) -> str:
+    """The clause that makes the elements of a list to rows."""
+    index = "" if unnest.index is None else f" AT {quote_name(unnest.index)}"
+    return f"UNNEST {render_expression(unnest.list)} AS {quote_name(unnest.element)}{index}"
 
 
 def render_return(column: patterns.Return) -> str:

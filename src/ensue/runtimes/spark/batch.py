@@ -279,7 +279,7 @@ def _last_use(entry: FrameInput, slicing: TimeSlices, start: Column, end: Column
     streams: dict[Retention, list[Stream]] = {}
     whole: list[Retention] = []
     for stream, reach in slicing.reach.items():
-        if item.type is None or stream in item.views:
+        if item.type is None or stream in item.all_views:
             whole += [reach] if item.holds(stream) else []
         else:
             streams.setdefault(reach, []).append(stream)

@@ -261,6 +261,6 @@ class _AnyTask:
         if filled:
             unpacked = self.layout.unpack(pa.Table.from_batches(filled))
             named = [item.stream for item in self.layout.inputs]
-            whole = len(named) == 1 and (self.layout.inputs[0].type is not None or self.layout.inputs[0].views)
+            whole = len(named) == 1 and (self.layout.inputs[0].type is not None or self.layout.inputs[0].all_views)
             tables = unpacked[0] if whole else dict(zip(named, unpacked, strict=True))
             yield from self.in_process(tables).cast(self.returned).to_batches()

@@ -33,6 +33,7 @@ from ensue.nodes.names import AnyEvent, Stream
 from ensue.nodes.uncertainty import CERTAINTY
 from ensue.plan.inputs import InputTable
 from ensue.plan.plans import QueryPlan
+from ensue.plan.selections import ELEMENT, INDEX
 
 Demands = Mapping[Stream, Mapping[tuple[expressions.Expr, ...], None]]
 """The conditions on the rows of each stream: one conjunction per variable, as the keys of an ordered set."""
@@ -138,14 +139,14 @@ def _variables(plan: QueryPlan, item: InputTable) -> Iterable[tuple[Stream, tupl
             for variable in inner.graph.variables:
                 if item.holds(variable.stream):
                     asked = [part for part in variable.predicates if not _is_about_certainty(part)]
-                    if variable.stream in item.views:
-                        yield variable.stream, item.views[variable.stream].demands(asked)
+                    if variable.stream in item.all_views:
+                        yield variable.stream, item.all_views[variable.stream].demands(asked)
                         continue
                     for kind in item.hierarchy.kinds_of(variable.stream):
                         yield kind, tuple(map(expressions.anonymous_predicate, asked))
     for stream in plan.watched:
         if item.holds(stream):
-            yield stream, item.views[stream].demands(()) if stream in item.views else ()
+            yield stream, item.all_views[stream].demands(()) if stream in item.all_views else ()
 
 
 def _is_about_certainty(predicate: expressions.Expr) -> bool:
@@ -230,7 +231,7 @@ class _Rows:
         """Return the column of a field, of a field of a struct, or of an entry of a list or map; None for the rest."""
         match expr:
             case expressions.Field(_, name):
-                return self.cell(name)
+                return None if name in (ELEMENT, INDEX) else self.cell(name)
             case expressions.Member(operand, name):
                 inner = self.cell_of(operand)
                 return None if inner is None else _member(inner, name)
@@ -241,7 +242,7 @@ class _Rows:
 
     def with_keys(self, keys: tuple[str, ...], demands: Demands) -> Column | None:
         """Return the condition for rows that have these keys and meet the demands of some stream."""
-        copied = [key for key in keys if all(view.copies(key) for view in self.item.views.values())]
+        copied = [key for key in keys if all(view.copies(key) for view in self.item.all_views.values())]
         present = [self.cell(key).is_missing(negated=True) for key in copied]
         return _all_of([*present, self.of_streams(demands)])
 
@@ -250,9 +251,9 @@ class _Rows:
         accepted = {stream: self._of_variables(choices) for stream, choices in demands.items()}
         if self.item.type is None:
             return _any_of(accepted.values())
-        if any(stream in self.item.views for stream in accepted):
+        if any(stream in self.item.all_views for stream in accepted):
             return _any_of(
-                condition if stream in self.item.views else _all_of([in_streams(self.item, [stream]), condition])
+                condition if stream in self.item.all_views else _all_of([in_streams(self.item, [stream]), condition])
                 for stream, condition in accepted.items()
             )
         names = in_streams(self.item, list(accepted))
