@@ -36,6 +36,10 @@ PAIR = f"PATTERN SEQ(A a, B b) {ALL}"
 STATE = "STATE s OF alice IN (den, bath) ON B m: MOVE alice TO den;"
 ASKS = f"{STATE} PATTERN SEQ(A a, B b) WHERE b.P(alice in den) > 0.5 {ALL}"
 CONSTRAINT = f"CONSTRAINT PRIOR(A, C) PARTITION BY k; PATTERN SEQ(A a, C c) {ALL}"
+ELEMENTS = """
+STREAM Row FROM events WHERE x > 2;
+STREAM Part FROM events UNNEST split(type, ',') AS part RETURN part, k;
+"""
 DECLARED = f"STREAM S FROM PATTERN SEQ(A p, B q) {ALL} RETURN p.k AS k, p.x AS x, p.type AS type;"
 
 
@@ -132,6 +136,9 @@ FEATURES: dict[str, Callable[[Place], Any]] = {
     "rules, also recursive ones": lambda place: place.run(
         "RULE h(k, x) <- A(k=k, x=x); RULE h(k, y) <- h(k, x), B(k=k, x=y), x < y; PATTERN (h s)"
     ),
+    "streams of rows, elements of lists (UNNEST)": lambda place: place.run(
+        f"{ELEMENTS} PATTERN SEQ(Part p, Row r) {ALL}"
+    ),
     "constraints": lambda place: place.run(CONSTRAINT),
     "uncertain events": lambda place: place.run(PAIR, probability="p"),
     "questions to a STATE": lambda place: place.run(ASKS),
@@ -152,6 +159,9 @@ FEATURES: dict[str, Callable[[Place], Any]] = {
     ],
     "`ensue.report`": lambda place: ensue.report(place.events, PAIR, **COLUMNS),
     "`ensue.report` with a STATE": lambda place: ensue.report(place.events, ASKS, **COLUMNS),
+    "`ensue.report` with streams of rows": lambda place: ensue.report(
+        place.events, f"{ELEMENTS} PATTERN SEQ(Part p, Row r) {ALL}", **COLUMNS
+    ),
     "`ensue.any_match`": lambda place: ensue.any_match(place.events, PAIR, **COLUMNS, probability="p"),
     "`ensue.any_match` with a STATE": lambda place: ensue.any_match(place.events, ASKS, **COLUMNS, probability="p"),
     "beliefs after all events": lambda place: ensue.beliefs.of(place.events, ASKS, **COLUMNS),
