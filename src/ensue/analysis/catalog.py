@@ -44,7 +44,10 @@ class StreamSchema:
     probability: str | None = None
     alternatives: tuple[str, ...] = ()
     order: tuple[str, ...] = ()
-    """The columns that order events at the same time."""
+    """The columns that order events at the same time. A `derived` stream has one for its starts and one for its
+    ends."""
+    ordered_ends: bool | None = False
+    """For a derived stream: whether all events have an order at their end; None: some have one."""
     table: Stream | None = None
     """For a stream of rows (`STREAM name FROM table`), the stream or type column of its table."""
 
@@ -81,6 +84,8 @@ class Catalog:
     of_all: StreamSchema | None = None
     has_selections: bool = False
     """Whether some streams are selections of the rows of a table."""
+    order: tuple[Type, ...] = ()
+    """The types of the order columns."""
 
     def stream(self, name: Stream) -> StreamSchema | None:
         if isinstance(name, AnyEvent):
@@ -130,10 +135,22 @@ class Catalog:
         """Whether columns order the events at the same time."""
         return any(schema.order for schema in (*self.streams.values(), self.any_stream) if schema is not None)
 
+    @property
+    def order_type(self) -> pa.DataType:
+        """The Arrow type of the values of the order columns of one event."""
+        import pyarrow
+
+        return pyarrow.struct([(str(place), _in_arrow(kind)) for place, kind in enumerate(self.order)])
+
     def has_order(self, stream: Stream) -> bool:
         """Whether columns order the events of a stream at the same time; events of other streams tie with them."""
         schema = self.stream(stream)
         return schema is not None and bool(schema.order)
+
+    def has_ordered_ends(self, stream: Stream) -> bool | None:
+        """Whether columns order the ends of all events of a stream; None: of some."""
+        schema = self.stream(stream)
+        return schema.ordered_ends if schema is not None and schema.derived else self.has_order(stream)
 
     @property
     def unit(self) -> str | None:

@@ -22,7 +22,8 @@ class Order:
 
     A place is the number of a distinct pair of a time and values of these columns; `times` are the times of all places.
     `starts` and `ends` are the places of the rows of each table. A row without an order is at the first place of its
-    time.
+    time. A composite that has no order at its end is at the last place of this time, because nothing at this time is
+    after it.
     """
 
     times: Int64s
@@ -32,10 +33,10 @@ class Order:
     @classmethod
     def of(cls, sources: Sequence[EventSource]) -> Order:
         parts, ranks = [], _order_ranks(sources)
-        for source, rank in zip(sources, ranks, strict=True):
-            parts.append((source.starts, rank))
+        for source, (first, last) in zip(sources, ranks, strict=True):
+            parts.append((source.starts, first))
             if source.ends is not source.starts:
-                parts.append((source.ends, rank))
+                parts.append((source.ends, last))
         times = np.concatenate([part for part, _ in parts]) if parts else np.empty(0, np.int64)
         values = np.concatenate([part for _, part in parts]) if parts else times
         order = np.lexsort((values, times))
@@ -49,7 +50,12 @@ class Order:
         for source in sources:
             starts.append(next(pieces))
             ends.append(starts[-1] if source.ends is source.starts else next(pieces))
-        return cls(times[new], tuple(starts), tuple(ends))
+        made = cls(times[new], tuple(starts), tuple(ends))
+        for source, own in zip(sources, ends, strict=True):
+            if source.input.derived and source.input.order:
+                unordered = lacks_order(source, last=True)
+                own[unordered] = made.at_most(source.ends[unordered])
+        return made
 
     def at_least(self, times: Int64s) -> Int64s:
         """The first place at or after each time."""
@@ -71,21 +77,42 @@ def order_of(sources: Sequence[EventSource]) -> Order | None:
     return Order.of(sources) if any(source.input.order for source in sources) else None
 
 
-def _order_ranks(sources: Sequence[EventSource]) -> list[Int64s]:
-    """The rank of each row by the values of its order columns; 0 for null, which comes first, and without an order."""
-    ranks = [np.zeros(len(source.starts), np.int64) for source in sources]
-    ordered = [place for place, source in enumerate(sources) if source.input.order]
-    columns = [[sources[place].column(name) for name in sources[place].input.order] for place in ordered]
+def order_values(source: EventSource, last: bool) -> list[pa.Array]:
+    """The values that order the rows of a table at the same time, by their starts or by their `last` events."""
+    if not source.input.derived:
+        return [source.column(name) for name in source.input.order]
+    values: list[pa.Array] = source.raw_column(source.input.order[last]).flatten()
+    return values
+
+
+def lacks_order(source: EventSource, last: bool) -> Mask:
+    """The rows that have no order at their start, or at their end."""
+    if source.input.derived and source.input.order:
+        missing: Mask = source.raw_column(source.input.order[last]).is_null().to_numpy(zero_copy_only=False)
+        return missing
+    return np.full(len(source.starts), not source.input.order)
+
+
+def _order_ranks(sources: Sequence[EventSource]) -> list[tuple[Int64s, Int64s]]:
+    """The rank of each row by the values of its order columns, at its start and at its end: 1 and more, and 0 without
+    an order. Null comes first."""
+    ranks = [[np.zeros(len(source.starts), np.int64)] * 2 for source in sources]
+    sides = [(source, own, last) for source, own in zip(sources, ranks, strict=True) for last in (False, True)]
+    # The rows of tables have the same order at both sides.
+    sides = [side for side in sides if side[0].input.order and (side[0].input.derived or not side[2])]
     keys = []
-    for parts in zip(*columns, strict=True):
+    for parts in zip(*(order_values(source, last) for source, _, last in sides), strict=True):
         kind = next((part.type for part in parts if not pa.types.is_null(part.type)), pa.int64())
         values = pa.chunked_array([part if part.type == kind else part.cast(kind) for part in parts], kind)
         keys.append(value_ranks(one_chunk(values)))
     if keys:
-        pieces = np.split(dense_ranks(keys), np.cumsum([len(sources[place].starts) for place in ordered])[:-1])
-        for place, piece in zip(ordered, pieces, strict=True):
-            ranks[place] = piece
-    return ranks
+        pieces = np.split(dense_ranks(keys), np.cumsum([len(source.starts) for source, _, _ in sides])[:-1])
+        for (source, own, last), piece in zip(sides, pieces, strict=True):
+            if source.input.derived:
+                own[last] = np.where(lacks_order(source, last), 0, piece)
+            else:
+                own[:] = [piece, piece]
+    return [(first, last) for first, last in ranks]
 
 
 # -- ties
@@ -121,7 +148,7 @@ def row_ranks(sources: Sequence[EventSource], rows: np.ndarray, columns: Iterabl
     by_order = _order_ranks(sources)
     keys = np.full((3, len(rows)), np.iinfo(np.int64).max)
     begin = 0
-    for source, ranks in zip(sources, by_order, strict=True):
+    for source, (ranks, _) in zip(sources, by_order, strict=True):
         own = np.flatnonzero((rows >= begin) & (rows < begin + len(ranks)))
         chosen = rows[own] - begin
         begin += len(ranks)

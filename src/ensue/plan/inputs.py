@@ -3,15 +3,15 @@ probability."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
 from ensue.analysis.catalog import Catalog, StreamSchema, inferred_catalog
-from ensue.analysis.declarations import LINEAGE
+from ensue.analysis.declarations import FIRST, LAST, LINEAGE
 from ensue.errors import SchemaError, did_you_mean
-from ensue.expr.kinds import NUMBERS, TIMES, UNITS, Kind
+from ensue.expr.kinds import NUMBERS, TIMES, UNITS, Kind, Type
 from ensue.expr.types import kind_of, own_type, readable_type
 from ensue.nodes.names import AnyEvent, Stream
 from ensue.nodes.patterns import PatternQuery
@@ -50,7 +50,7 @@ class InputTable:
     alternatives: tuple[str, ...] = ()
     hierarchy: Hierarchy = NO_HIERARCHY
     order: tuple[str, ...] = ()
-    """The columns that order events at the same time."""
+    """The columns that order events at the same time. A derived table has one for its starts and one for its ends."""
     views: Mapping[Stream, View] = field(default_factory=dict)
     """The streams of rows that the program selects from the table. A row can belong to several of them."""
     has_all: bool = False
@@ -244,7 +244,17 @@ def catalog_of(inputs: tuple[InputTable, ...], queries: Sequence[PatternQuery] =
             levels = item.hierarchy
     known = [kind for kind in times if kind_of(kind) is not Kind.NULL]
     time = own_type(_common_time(known) if known else _time_of_queries(queries))
-    return Catalog(streams, time, shared, levels, of_all, any(item.views for item in inputs))
+    selects, order = any(item.views for item in inputs), tuple(_order_types(inputs))
+    return Catalog(streams, time, shared, levels, of_all, selects, order)
+
+
+def _order_types(inputs: Sequence[InputTable]) -> Iterator[Type]:
+    """The types of the order columns, as they are read: decimals stay decimals."""
+    schemas = [(item.order, plain_schema(item.table.schema)) for item in inputs if item.order and not item.derived]
+    for names in zip(*(order for order, _ in schemas), strict=True):
+        kinds = [schema.field(name).type for name, (_, schema) in zip(names, schemas, strict=True)]
+        known = next((kind for kind in kinds if not pa.types.is_null(kind)), pa.null())
+        yield own_type(known if pa.types.is_decimal(known) else readable_type(known))
 
 
 def _time_of_queries(queries: Sequence[PatternQuery]) -> pa.DataType:
@@ -290,7 +300,7 @@ def raw_types(plan: QueryPlan, inputs: Sequence[InputTable]) -> dict[Stream, dic
             continue
         if number not in of_tables:
             schema = plain_schema(holder.table.schema)
-            of_tables[number] = {field.name: field.type for field in schema if field.name != LINEAGE}
+            of_tables[number] = {field.name: field.type for field in schema if field.name not in (LINEAGE, FIRST, LAST)}
         types[stream] = of_tables[number]
     return types
 
