@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain, combinations, product
 from operator import itemgetter
 
@@ -66,6 +66,8 @@ class Composite:
     values: dict[str, tuple[OracleEvent | Span, ...]] = field(default_factory=dict)
     spans: dict[Path, Span] = field(default_factory=dict)
     branch: dict[Path, int] = field(default_factory=dict)
+    operands: tuple[object, ...] = ()
+    """The places of its operands in the order of (end, start, operands), the left one first."""
 
     def events(self) -> dict[str, tuple[OracleEvent, ...]]:
         return {name: found for name, found in self.values.items() if isinstance(found[0], OracleEvent)}
@@ -91,7 +93,6 @@ class Graph:
         self.partition = partition
         self.pattern = partition.pattern
         self.policy = partition.query.policy
-        self.variables = [name for name in partition.home if name not in partition.named]
         self.conditions = [conjunct for home, conjunct in partition.conjuncts if home == WHOLE]
         self.forbidden = [scope for scope in partition.inner_scopes[WHOLE] if is_forbidden(self.pattern, scope)]
 
@@ -106,10 +107,9 @@ class Graph:
         return sorted({event.e + delay for event in self.partition.events for delay in delays})
 
     def order_of(self, composite: Composite, path: Path) -> tuple[object, ...]:
-        """(end, start, and the events variable by variable); of equal ends and starts, the order columns decide."""
-        span, events = composite.spans[path], composite.events()
-        ranks = [sorted(event.rank for event in events.get(name, ())) for name in self.variables]
-        return in_order(span.lasts), in_order(span.firsts), [(not found, found) for found in ranks]
+        """(end, start, operands); of equal ends and starts, the order columns decide."""
+        span = composite.spans[path]
+        return in_order(span.lasts), in_order(span.firsts), composite.operands
 
     # What is said about a composite when an operator makes it, of operands about which all was said before
 
@@ -345,7 +345,7 @@ def finished(pattern: Pattern, composite: Composite, path: Path, span: Span) -> 
         spans[path] = span
         if isinstance(wrapper, NamedPattern):
             values[wrapper.name] = (span,)
-    return Composite(values, spans, composite.branch)
+    return replace(composite, values=values, spans=spans)
 
 
 # The operators
@@ -393,7 +393,7 @@ class Leaf(Node):
     def step(self, time: int) -> list[Composite]:
         found = []
         for event in self.events:
-            composite = Composite({self.variable: (event,)})
+            composite = Composite({self.variable: (event,)}, operands=event.rank)
             composite = finished(self.graph.pattern, composite, self.path, event.span)
             if event.e == time and self.graph.is_right(composite, self.path, []):
                 found.append(composite)
@@ -411,7 +411,8 @@ class Either(Node):
         found = []
         for index, item in enumerate(self.items):
             for given in item.step(time):
-                taken = Composite(given.values, given.spans, given.branch | {self.path: index})
+                operands = index, self.graph.order_of(given, (*self.path, index))
+                taken = replace(given, branch=given.branch | {self.path: index}, operands=operands)
                 own = given.spans[*self.path, index]
                 composite = finished(self.graph.pattern, taken, self.path, own)
                 if self.graph.is_right(composite, self.path, [given]):
@@ -436,7 +437,8 @@ class Passing(Node):
         for given in due:
             own = given.spans[self.item]
             span = one_span([Span(own.s, time, own.firsts)]) if self.delay else own
-            composite = finished(self.graph.pattern, given, self.path, span)
+            alone = replace(given, operands=(self.graph.order_of(given, self.item),))
+            composite = finished(self.graph.pattern, alone, self.path, span)
             if self.graph.is_right(composite, self.path, [given]):
                 found.append(composite)
         return found
@@ -491,7 +493,8 @@ class Pair(Node):
         for initiator, _ in pairs:
             initiators.remove(initiator)
         if self.graph.policy == CUMULATIVE and pairs:
-            return [self.completed(gathered([pair for _, pair in pairs]))]
+            first = min((pair for _, pair in pairs), key=lambda pair: in_order(pair.spans[self.path].firsts))
+            return [self.completed(replace(gathered([pair for _, pair in pairs]), operands=first.operands))]
         return [pair for _, pair in pairs]
 
     def pair(self, initiator: Composite, terminator: Composite, side: int) -> Composite | None:
@@ -500,7 +503,8 @@ class Pair(Node):
         pair = paired(left, right)
         if pair is None or not self.is_in_order(left, right):
             return None
-        pair = self.completed(pair)
+        operands = tuple(self.graph.order_of(one, self.at(one, side)) for side, one in enumerate((left, right)))
+        pair = self.completed(replace(pair, operands=operands))
         is_right = self.graph.is_right(pair, self.path, [left, right])
         return pair if is_right and (self.operator != "UNLESS" or self.is_first(left, right)) else None
 
@@ -508,7 +512,7 @@ class Pair(Node):
         span = one_span([composite.spans[place] for place in (*self.places, self.path) if place in composite.spans])
         if self.is_last:
             return finished(self.graph.pattern, composite, self.path, span)
-        return Composite(composite.values, composite.spans | {self.path: span}, composite.branch)
+        return replace(composite, spans=composite.spans | {self.path: span})
 
     def is_in_order(self, left: Composite, right: Composite) -> bool:
         x, y = left.spans[self.at(left, 0)], right.spans[self.places[1]]

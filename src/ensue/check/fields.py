@@ -126,7 +126,8 @@ def bind_query(query: patterns.PatternQuery, catalog: Catalog) -> list[Problem]:
     keyed = tuple(dict.fromkeys((*used, *tables))) if counts_events(query) else used
     for name in query.partition_by:
         problems += _check_common_field(name, keyed, catalog, "PARTITION BY", query.partition_span)
-    problems += _check_first_one(query, catalog)
+    if query.policy in patterns.CONTEXTS:
+        problems += _check_first_one(query, catalog)
     windows = [window for part in parts for window in patterns.windows_of(part)]
     windows += [] if query.within is None else [query.within]
     problems += _check_windows(windows, catalog)
@@ -438,17 +439,15 @@ def _check_timer(name: str, window: patterns.Window, catalog: Catalog) -> Iterat
 def _check_first_one(query: patterns.PatternQuery, catalog: Catalog) -> Iterator[Problem]:
     """Under a context, UNLESS compares the ends of the composites of its last operand: all or none have an order."""
     pattern = operator_of(query.pattern)
-    if query.policy not in patterns.CONTEXTS or operator_word(pattern) != "UNLESS":
-        return
-    last = patterns.children(pattern)[-1]
-    if isinstance(last, patterns.Event) and catalog.has_ordered_ends(last.stream) is None:
+    last = patterns.children(pattern)[-1:] if operator_word(pattern) == "UNLESS" else ()
+    if any(isinstance(item, patterns.Event) and catalog.has_ordered_ends(item.stream) is None for item in last):
         yield Problem(
             "policy-operator",
             f"MATCH {query.policy} does not support UNLESS if only some matches of its last item end with an event "
             "that has order columns",
             pattern.span,
-            hint="add the order columns to the tables that lack them, or declare the last item as a STREAM without "
-            "the policy, and use its events here",
+            hint="declare the last item as a STREAM without the policy, and use its events here; if a table lacks the "
+            "order columns, you can also add them",
         )
 
 

@@ -220,9 +220,11 @@ def catalog_of(inputs: tuple[InputTable, ...], queries: Sequence[PatternQuery] =
     streams: dict[Stream, StreamSchema] = {}
     shared: StreamSchema | None = None
     of_all: StreamSchema | None = None
-    levels = NO_HIERARCHY
+    levels, ordered = NO_HIERARCHY, list[InputTable]()
     for item in inputs:
         table = item.table.schema
+        if item.order:
+            ordered.append(item)
         times += [readable_type(table.field(name).type) for name in (item.time, item.end) if name is not None]
         fields = {field.name: own_type(readable_type(field.type)) for field in table}
         schema = StreamSchema(
@@ -244,13 +246,13 @@ def catalog_of(inputs: tuple[InputTable, ...], queries: Sequence[PatternQuery] =
             levels = item.hierarchy
     known = [kind for kind in times if kind_of(kind) is not Kind.NULL]
     time = own_type(_common_time(known) if known else _time_of_queries(queries))
-    selects, order = any(item.views for item in inputs), tuple(_order_types(inputs))
-    return Catalog(streams, time, shared, levels, of_all, selects, order)
+    order = tuple(_order_types(ordered)) if ordered else ()
+    return Catalog(streams, time, shared, levels, of_all, any(item.views for item in inputs), order)
 
 
-def _order_types(inputs: Sequence[InputTable]) -> Iterator[Type]:
+def _order_types(ordered: Sequence[InputTable]) -> Iterator[Type]:
     """The types of the order columns, as they are read: decimals stay decimals."""
-    schemas = [(item.order, plain_schema(item.table.schema)) for item in inputs if item.order and not item.derived]
+    schemas = [(item.order, plain_schema(item.table.schema)) for item in ordered]
     for names in zip(*(order for order, _ in schemas), strict=True):
         kinds = [schema.field(name).type for name, (_, schema) in zip(names, schemas, strict=True)]
         known = next((kind for kind in kinds if not pa.types.is_null(kind)), pa.null())
