@@ -692,3 +692,46 @@ def test_queries_built_in_python_give_the_same_as_their_text() -> None:
 
 def test_a_program_of_one_pattern_is_a_query() -> None:
     assert ensue.detect(EVENTS, ensue.parse(QUERY), time="t", type="type").equals(detect(EVENTS, QUERY))  # type: ignore[arg-type]
+
+
+# --- order columns
+
+SMALL, GREAT = Decimal("1.00000000000000000001"), Decimal("1.00000000000000000002")
+ORDER_COLUMNS = [
+    pa.array([1, 2, 3, 2], pa.int8()),
+    pa.array([1, 2, 3, 2], pa.uint64()),
+    pa.array([0.5, 1.5, 2.5, 1.5], pa.float32()),
+    pa.array([Decimal(1), SMALL, GREAT, SMALL], pa.decimal128(38, 20)),
+    pa.array(["a", "ab", "b", "ab"]),
+    pa.array(["a", "ab", "b", "ab"], pa.large_string()),
+    pa.array(["a", "ab", "b", "ab"]).dictionary_encode(),
+    pa.array([None, False, True, False]),
+    pa.array([1, 2, 3, 2], pa.date32()),
+    pa.array([1, 2, 3, 2], pa.timestamp("ms", "Europe/Zurich")),
+]
+
+
+@pytest.mark.parametrize("line", ORDER_COLUMNS, ids=lambda line: str(line.type))
+def test_order_of_composites(line: pa.Array) -> None:
+    """A context compares the order of composites with that of events, whatever its type, also after a restart."""
+    columns: dict[str, Any] = {"time": "t", "end": "until", "type": "type", "order": "line"}
+    times = {"t": [1, 1, 1, 1], "until": [1, 1, 5, 5]}
+    table = pa.table({**times, "type": ["A", "B", "C", "C"], "id": [1, 2, 3, 4], "line": line})
+    query = "PATTERN SEQ(A a, B b, C c) MATCH CONTINUOUS RETURN c.id AS c"
+    assert ensue.detect(table, query, **columns).to_pylist() == [{"c": 3}]
+    detector = ensue.Detector(query, **columns)
+    unknown = table.slice(0, 0).set_column(4, "line", pa.array([], pa.null()))
+    found = [detector.advance(unknown, watermark=0).matches]
+    for number, watermark in enumerate((0, 1, 1, 1)):
+        found.append(detector.advance(table.slice(number, 1), watermark=watermark).matches)
+        saved = detector.snapshot()
+        detector = ensue.Detector(query, **columns)
+        detector.restore(saved)
+    found.append(detector.finish().matches)
+    assert pa.concat_tables(found).to_pylist() == [{"c": 3}]
+
+
+def test_order_column_without_values() -> None:
+    table = pa.table({"t": [1, 2, 3], "type": ["A", "B", "C"], "line": pa.nulls(3)})
+    query = "PATTERN SEQ(A a, B b, C c) MATCH RECENT RETURN c.t AS c"
+    assert ensue.detect(table, query, time="t", type="type", order="line").to_pylist() == [{"c": 3}]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
@@ -18,9 +19,14 @@ from harness import ORDERS, REFUSED, events_table, in_order
 from inside import CHRONICLE, CONTINUOUS, CUMULATIVE, RECENT, PatternQuery, positive_names, render_query
 from oracle.model import Bound, OracleEvent
 from oracle.oracle import matches_between
-from strategies.histories import batches
+from strategies.histories import STREAMS, batches
 from strategies.operators import Case
-from strategies.policies import cases_with_consumption, cases_with_contexts, cases_with_sequences
+from strategies.policies import (
+    cases_with_composites,
+    cases_with_consumption,
+    cases_with_contexts,
+    cases_with_sequences,
+)
 
 pytestmark = pytest.mark.filterwarnings("ignore::ensue.errors.EnsueWarning")
 
@@ -55,11 +61,46 @@ def _bound(value: dict[str, int] | list[dict[str, int] | None]) -> Bound:
     return value["id"] if isinstance(value, dict) else tuple(event["id"] if event else None for event in value)
 
 
-def check_batch(case: Case, intervals: bool, order: tuple[str, ...]) -> None:
+@dataclass(frozen=True)
+class Tables:
+    """How the events come: in one table, or, if the events of some streams have no order, in one table per stream."""
+
+    intervals: bool
+    order: tuple[str, ...] = ()
+    unordered: frozenset[str] = frozenset()
+
+    def in_order(self, history: list[OracleEvent]) -> list[OracleEvent]:
+        """The events with their order."""
+        ordered = in_order(history, self.order)
+        return [replace(event, order=None) if event.stream in self.unordered else event for event in ordered]
+
+    def of(self, events: list[OracleEvent]) -> pa.Table | dict[str, pa.Table]:
+        if not self.unordered:
+            return events_table(events)
+        return {stream: self._table(events, stream) for stream in sorted({*STREAMS})}
+
+    def _table(self, events: list[OracleEvent], stream: str) -> pa.Table:
+        table = events_table([event for event in events if event.stream == stream])
+        for name in () if stream in self.unordered else self.order:
+            table = table.append_column(f"order of {name}", table.column(name))
+        return table
+
+    @property
+    def columns(self) -> dict[str, Any]:
+        order = [f"order of {name}" if self.unordered else name for name in self.order]
+        return {
+            "time": "time",
+            **({} if self.unordered else {"type": "type"}),
+            **({"end": "until"} if self.intervals else {}),
+            **({"order": order} if order else {}),
+        }
+
+
+def check_batch(case: Case, tables: Tables) -> None:
     query, history = case
-    wanted = expected(query, in_order(history, order), float("-inf"), float("inf"))
+    wanted = expected(query, tables.in_order(history), float("-inf"), float("inf"))
     try:
-        table = ensue.detect(events_table(history), render_query(query), **_columns(intervals, order))
+        table = ensue.detect(tables.of(history), render_query(query), **tables.columns)
     except QueryError as error:
         assume(error.code not in REFUSED)
         if error.code != "never-holds" or wanted:
@@ -68,36 +109,27 @@ def check_batch(case: Case, intervals: bool, order: tuple[str, ...]) -> None:
     assert found(query, table) == wanted
 
 
-def check_cut(case: Case, data: st.DataObject, intervals: bool, restoring: bool, order: tuple[str, ...]) -> None:
+def check_cut(case: Case, data: st.DataObject, restoring: bool, tables: Tables) -> None:
     query, history = case
-    cut = in_order_of_arrival(data.draw(batches(in_order(history, order))))
+    cut = in_order_of_arrival(data.draw(batches(tables.in_order(history))))
     arrived = [event for events, _ in cut for event in events]
     try:
-        detector = ensue.Detector(render_query(query), **_columns(intervals, order))
-        detector.advance(events_table([]), watermark=-2)
+        detector = ensue.Detector(render_query(query), **tables.columns)
+        detector.advance(tables.of([]), watermark=-2)
     except QueryError as error:
         assume(error.code not in (*REFUSED, "never-holds"))
         raise
     after = -2.0
     for events, watermark in cut:
-        step = detector.advance(events_table(events), watermark=watermark)
+        step = detector.advance(tables.of(events), watermark=watermark)
         assert found(query, step.matches) == expected(query, arrived, after, watermark)
         after = watermark
         if restoring:
             saved = detector.snapshot()
-            detector = ensue.Detector(render_query(query), **_columns(intervals, order))
+            detector = ensue.Detector(render_query(query), **tables.columns)
             detector.restore(saved)
-    rest = detector.finish(events_table([]))
+    rest = detector.finish(tables.of([]))
     assert found(query, rest.matches) == expected(query, arrived, after, float("inf"))
-
-
-def _columns(intervals: bool, order: tuple[str, ...]) -> dict[str, Any]:
-    return {
-        "time": "time",
-        "type": "type",
-        **({"end": "until"} if intervals else {}),
-        **({"order": order} if order else {}),
-    }
 
 
 @pytest.mark.parametrize("policy", [RECENT, CHRONICLE, CONTINUOUS, CUMULATIVE])
@@ -105,14 +137,34 @@ def _columns(intervals: bool, order: tuple[str, ...]) -> dict[str, Any]:
 @given(data=st.data(), order=orders)
 def test_contexts(policy: str, data: st.DataObject, order: tuple[str, ...]) -> None:
     intervals = data.draw(st.booleans())
-    check_batch(data.draw(cases_with_contexts(intervals=intervals, policies=(policy,))), intervals, order)
+    check_batch(data.draw(cases_with_contexts(intervals=intervals, policies=(policy,))), Tables(intervals, order))
 
 
 @share(0.6)
 @given(data=st.data(), restoring=st.booleans(), order=orders)
 def test_contexts_in_batches(data: st.DataObject, restoring: bool, order: tuple[str, ...]) -> None:
     intervals = data.draw(st.booleans())
-    check_cut(data.draw(cases_with_contexts(intervals=intervals)), data, intervals, restoring, order)
+    check_cut(data.draw(cases_with_contexts(intervals=intervals)), data, restoring, Tables(intervals, order))
+
+
+@st.composite
+def ordered_tables(draw: st.DrawFn) -> Tables:
+    """Tables with order columns, except for those of some streams."""
+    unordered = draw(st.sampled_from(((), (), ("A",), ("B",), ("C", "D"))))
+    return Tables(draw(st.booleans()), draw(st.sampled_from(tuple(filter(None, ORDERS)))), frozenset(unordered))
+
+
+@pytest.mark.parametrize("policy", [RECENT, CHRONICLE, CONTINUOUS, CUMULATIVE])
+@share(0.6)
+@given(data=st.data(), tables=ordered_tables())
+def test_composites_in_order(policy: str, data: st.DataObject, tables: Tables) -> None:
+    check_batch(data.draw(cases_with_composites(intervals=tables.intervals, policies=(policy,))), tables)
+
+
+@share(0.6)
+@given(data=st.data(), restoring=st.booleans(), tables=ordered_tables())
+def test_composites_in_order_in_batches(data: st.DataObject, restoring: bool, tables: Tables) -> None:
+    check_cut(data.draw(cases_with_composites(intervals=tables.intervals)), data, restoring, tables)
 
 
 @share(0.6)
@@ -120,7 +172,7 @@ def test_contexts_in_batches(data: st.DataObject, restoring: bool, order: tuple[
 def test_sequences_and_consumption(data: st.DataObject, order: tuple[str, ...]) -> None:
     intervals = data.draw(st.booleans())
     kind = data.draw(st.sampled_from([cases_with_sequences, cases_with_consumption]))
-    check_batch(data.draw(kind(intervals=intervals)), intervals, order)
+    check_batch(data.draw(kind(intervals=intervals)), Tables(intervals, order))
 
 
 @share(0.6)
@@ -128,4 +180,4 @@ def test_sequences_and_consumption(data: st.DataObject, order: tuple[str, ...]) 
 def test_sequences_and_consumption_in_batches(data: st.DataObject, restoring: bool, order: tuple[str, ...]) -> None:
     intervals = data.draw(st.booleans())
     kind = data.draw(st.sampled_from([cases_with_sequences, cases_with_consumption]))
-    check_cut(data.draw(kind(intervals=intervals)), data, intervals, restoring, order)
+    check_cut(data.draw(kind(intervals=intervals)), data, restoring, Tables(intervals, order))

@@ -8,6 +8,7 @@ only the single checks are used: windows, conditions, negations.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from itertools import chain, combinations, product
 from operator import itemgetter
@@ -30,7 +31,7 @@ from inside import (
 )
 from oracle.choices import follows, length_of, read_event
 from oracle.conditions import Lists, Lookup, Value, evaluate, holds, same
-from oracle.model import Bound, Candidate, OracleEvent, OracleMatch, Span, values_in_order
+from oracle.model import Bound, Candidate, Instant, OracleEvent, OracleMatch, Span, hull, values_in_order
 from oracle.partition import Partition
 from oracle.returns import name_of, origins_of
 from oracle.tree import (
@@ -65,6 +66,8 @@ class Composite:
     values: dict[str, tuple[OracleEvent | Span, ...]] = field(default_factory=dict)
     spans: dict[Path, Span] = field(default_factory=dict)
     branch: dict[Path, int] = field(default_factory=dict)
+    operands: tuple[object, ...] = ()
+    """The places of its operands in the order of (end, start, operands), the left one first."""
 
     def events(self) -> dict[str, tuple[OracleEvent, ...]]:
         return {name: found for name, found in self.values.items() if isinstance(found[0], OracleEvent)}
@@ -90,7 +93,6 @@ class Graph:
         self.partition = partition
         self.pattern = partition.pattern
         self.policy = partition.query.policy
-        self.variables = [name for name in partition.home if name not in partition.named]
         self.conditions = [conjunct for home, conjunct in partition.conjuncts if home == WHOLE]
         self.forbidden = [scope for scope in partition.inner_scopes[WHOLE] if is_forbidden(self.pattern, scope)]
 
@@ -105,10 +107,9 @@ class Graph:
         return sorted({event.e + delay for event in self.partition.events for delay in delays})
 
     def order_of(self, composite: Composite, path: Path) -> tuple[object, ...]:
-        """(end, start, and the events variable by variable)."""
-        span, events = composite.spans[path], composite.events()
-        ranks = [sorted(event.rank for event in events.get(name, ())) for name in self.variables]
-        return span.e, span.s, [(not found, found) for found in ranks]
+        """(end, start, operands); of equal ends and starts, the order columns decide."""
+        span = composite.spans[path]
+        return in_order(span.lasts), in_order(span.firsts), composite.operands
 
     # What is said about a composite when an operator makes it, of operands about which all was said before
 
@@ -127,7 +128,6 @@ class Graph:
 
     def is_right_in_the_end(self, match: Composite) -> bool:
         """Whether no negation is violated that could not be judged before: those at the edges of everything."""
-        match = match if match.spans[WHOLE].lasts else without_order(match)
         return not any(
             self.is_violated(match, scope)
             for scope in self.forbidden
@@ -312,33 +312,40 @@ def place_in_list(value: OracleEvent | Span) -> tuple[object, ...]:
     return value.s, order, value.e, order, value.content
 
 
-def without_order(composite: Composite) -> Composite:
-    """The same, at its times alone, as the match of an operator is for the next one."""
-    return replace(composite, spans={place: Span(span.s, span.e) for place, span in composite.spans.items()})
-
-
 def one_span(spans: list[Span]) -> Span:
-    return spans[0] if len(spans) == 1 else hull(spans)
+    """From the first of all instants to the last one."""
+    whole = hull(spans)
+    return Span(
+        whole.s,
+        whole.e,
+        (instant_at(whole.s, whole.firsts, min),),
+        (instant_at(whole.e, whole.lasts, max),),
+    )
 
 
-def hull(spans: list[Span]) -> Span:
-    return Span(min(span.s for span in spans), max(span.e for span in spans))
+def instant_at(time: int, instants: tuple[Instant, ...], choose: Callable[..., Instant]) -> Instant:
+    """The first or last of the instants at a time. It has no order if one of them has none, or if there are none."""
+    there = [instant for instant in instants if instant[0] == time]
+    if not there or any(order is None for _, order in there):
+        return time, None
+    return choose(there, key=lambda instant: values_in_order(instant[1]))
+
+
+def in_order(instants: tuple[Instant, ...]) -> tuple[object, ...]:
+    """The place of the only instant: one without an order comes before the others at its time."""
+    ((time, order),) = instants
+    return time, values_in_order(order)
 
 
 def finished(pattern: Pattern, composite: Composite, path: Path, span: Span) -> Composite:
-    """The composite with the interval of its part, also as that of WITHIN and AS around the part.
-
-    Only an event has an order; with a WITHIN of its own it is a composite.
-    """
+    """The composite with the interval of its part, also as that of WITHIN and AS around the part."""
     values, spans = dict(composite.values), composite.spans | {path: span}
     while path and isinstance(wrapper := part_at(pattern, path[:-1]), Within | NamedPattern):
         path = path[:-1]
-        if isinstance(wrapper, Within):
-            span = Span(span.s, span.e)
         spans[path] = span
         if isinstance(wrapper, NamedPattern):
             values[wrapper.name] = (span,)
-    return Composite(values, spans, composite.branch)
+    return replace(composite, values=values, spans=spans)
 
 
 # The operators
@@ -386,7 +393,7 @@ class Leaf(Node):
     def step(self, time: int) -> list[Composite]:
         found = []
         for event in self.events:
-            composite = Composite({self.variable: (event,)})
+            composite = Composite({self.variable: (event,)}, operands=event.rank)
             composite = finished(self.graph.pattern, composite, self.path, event.span)
             if event.e == time and self.graph.is_right(composite, self.path, []):
                 found.append(composite)
@@ -404,9 +411,10 @@ class Either(Node):
         found = []
         for index, item in enumerate(self.items):
             for given in item.step(time):
-                taken = Composite(given.values, given.spans, given.branch | {self.path: index})
+                operands = index, self.graph.order_of(given, (*self.path, index))
+                taken = replace(given, branch=given.branch | {self.path: index}, operands=operands)
                 own = given.spans[*self.path, index]
-                composite = finished(self.graph.pattern, taken, self.path, Span(own.s, own.e))
+                composite = finished(self.graph.pattern, taken, self.path, own)
                 if self.graph.is_right(composite, self.path, [given]):
                     found.append(composite)
         return found
@@ -428,8 +436,9 @@ class Passing(Node):
         found = []
         for given in due:
             own = given.spans[self.item]
-            span = own if isinstance(part_at(self.graph.pattern, self.path), Seq) else Span(own.s, time)
-            composite = finished(self.graph.pattern, given, self.path, span)
+            span = one_span([Span(own.s, time, own.firsts)]) if self.delay else own
+            alone = replace(given, operands=(self.graph.order_of(given, self.item),))
+            composite = finished(self.graph.pattern, alone, self.path, span)
             if self.graph.is_right(composite, self.path, [given]):
                 found.append(composite)
         return found
@@ -465,9 +474,8 @@ class Pair(Node):
         return found
 
     def place_in_order(self, given: Composite, side: int) -> tuple[object, ...]:
-        """Where it is among those that end at the same time; a composite has no order and comes first."""
-        lasts = given.spans[self.at(given, side)].lasts
-        return values_in_order(lasts[0][1]) if lasts else ()
+        """Where it is among those that end at the same time; for SIMULTANEOUS, they all end together."""
+        return () if self.operator == "SIMULTANEOUS" else in_order(given.spans[self.at(given, side)].lasts)
 
     def at(self, given: Composite, side: int) -> Path:
         """Where the interval of an operand is: in a nest of SEQ or AND, the left one has that of the whole so far."""
@@ -485,28 +493,26 @@ class Pair(Node):
         for initiator, _ in pairs:
             initiators.remove(initiator)
         if self.graph.policy == CUMULATIVE and pairs:
-            return [self.completed(gathered([pair for _, pair in pairs]))]
+            first = min((pair for _, pair in pairs), key=lambda pair: in_order(pair.spans[self.path].firsts))
+            return [self.completed(replace(gathered([pair for _, pair in pairs]), operands=first.operands))]
         return [pair for _, pair in pairs]
 
     def pair(self, initiator: Composite, terminator: Composite, side: int) -> Composite | None:
         """The two as one composite, if they fit."""
         left, right = (initiator, terminator) if side == 1 else (terminator, initiator)
-        left, right = (
-            one if one.spans[self.at(one, place)].lasts else without_order(one)
-            for place, one in enumerate((left, right))
-        )
         pair = paired(left, right)
         if pair is None or not self.is_in_order(left, right):
             return None
-        pair = self.completed(pair)
+        operands = tuple(self.graph.order_of(one, self.at(one, side)) for side, one in enumerate((left, right)))
+        pair = self.completed(replace(pair, operands=operands))
         is_right = self.graph.is_right(pair, self.path, [left, right])
         return pair if is_right and (self.operator != "UNLESS" or self.is_first(left, right)) else None
 
     def completed(self, composite: Composite) -> Composite:
-        span = hull([composite.spans[place] for place in (*self.places, self.path) if place in composite.spans])
+        span = one_span([composite.spans[place] for place in (*self.places, self.path) if place in composite.spans])
         if self.is_last:
             return finished(self.graph.pattern, composite, self.path, span)
-        return Composite(composite.values, composite.spans | {self.path: span}, composite.branch)
+        return replace(composite, spans=composite.spans | {self.path: span})
 
     def is_in_order(self, left: Composite, right: Composite) -> bool:
         x, y = left.spans[self.at(left, 0)], right.spans[self.places[1]]

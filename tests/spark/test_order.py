@@ -25,7 +25,9 @@ PATTERN pair SEQ(A a, NOT C c, B b) PARTITION BY id WITHIN 3 seconds RETURN a.li
 PATTERN near SEQ(A a, B b) PARTITION BY id WITHIN 3 EVENTS RETURN a.line AS a, b.line AS b;
 PATTERN next SEQ(A a, B b) PARTITION BY id WITHIN 3 seconds MATCH NEXT RETURN a.line AS a, b.line AS b;
 PATTERN once SEQ(A a, COLLECT C c, B b) PARTITION BY id WITHIN 3 seconds CONSUME
-  RETURN a.line AS a, list(c.line) AS c, b.line AS b
+  RETURN a.line AS a, list(c.line) AS c, b.line AS b;
+PATTERN chosen SEQ(AND(A a, B b), NOT A n, C c) PARTITION BY id WITHIN 3 seconds MATCH CHRONICLE
+  RETURN a.line AS a, b.line AS b, c.line AS c
 """
 COLUMNS: dict[str, Any] = {"time": "t", "type": "type", "order": "line"}
 
@@ -69,7 +71,7 @@ def test_a_stream_with_restarts(spark: SparkSession, tmp_path: Path) -> None:
     parts = [table.take(pa.array(places[number::3])) for number in range(3)]
     flush = pa.table({"t": instants([FAR]), "type": ["Z"], "id": [0], "line": [0]}, schema=SCHEMA)
     feed = feed_of(tmp_path / "in", parts[:2])
-    names = ("pair", "near", "next", "once")
+    names = ("pair", "near", "next", "once", "chosen")
 
     def run(**options: Any) -> Any:
         with settings(spark, SMALL):

@@ -16,6 +16,8 @@ STREAMS = ("A", "B", "A", "B", "C", "A", "B", "D", "E")
 # Equal times are frequent; a few late times stand apart.
 TIMES = (*range(9), *range(9), 12, 15, 20)
 LEAST_SIZES = (0, 5, 7, 8, 8, 9, 9, 10, 10, 10, 11, 11, 12, 12)
+FEW_TIMES = (*range(3), *range(3), 5)
+"""Most events are at the time of other events."""
 FIELDS: dict[str, tuple[Value, ...]] = {
     "x": (0, 1, 2, 3, 4, 2, 1, 3, None),
     "y": (0, 1, 2, 3, 4, -1, 2, 1, None),
@@ -45,12 +47,13 @@ def histories(
     *,
     intervals: bool = False,
     streams: tuple[str, ...] = STREAMS,
+    times: tuple[int, ...] = TIMES,
     least_sizes: tuple[int, ...] = LEAST_SIZES,
     most: int = 14,
 ) -> list[OracleEvent]:
     """Events in the order of arrival, which is not that of time; with `intervals` an event may end after its start."""
     lengths = (0, 0, 1, 1, 2, 4) if intervals else (0,)
-    drawn = st.tuples(st.sampled_from(streams), st.sampled_from(TIMES), st.sampled_from(lengths), records())
+    drawn = st.tuples(st.sampled_from(streams), st.sampled_from(times), st.sampled_from(lengths), records())
     sized = st.sampled_from(least_sizes).flatmap(lambda least: st.lists(drawn, min_size=least, max_size=most))
     return [
         OracleEvent(number, stream, start, start + length, fields)

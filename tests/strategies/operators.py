@@ -49,7 +49,7 @@ from oracle.tree import (
     walk,
 )
 from oracle.wellformed import problems
-from strategies.histories import histories
+from strategies.histories import TIMES, histories
 from strategies.patterns import DEPTH, Draft, part_of, query_windows, seq_or_and, split, where_of, with_reach, with_ties
 
 Case = tuple[PatternQuery, list[OracleEvent]]
@@ -127,19 +127,23 @@ def cases_with_picks(*, intervals: bool = False) -> st.SearchStrategy[Case]:
 
 
 @st.composite
-def cases_of(draw: st.DrawFn, queries: st.SearchStrategy[PatternQuery], intervals: bool) -> Case:
+def cases_of(
+    draw: st.DrawFn, queries: st.SearchStrategy[PatternQuery], intervals: bool, times: tuple[int, ...] = TIMES
+) -> Case:
     query = draw(queries)
-    return query, draw(small_histories(query, intervals))
+    return query, draw(small_histories(query, intervals, times))
 
 
 @st.composite
-def small_histories(draw: st.DrawFn, query: PatternQuery, intervals: bool) -> list[OracleEvent]:
+def small_histories(
+    draw: st.DrawFn, query: PatternQuery, intervals: bool, times: tuple[int, ...] = TIMES
+) -> list[OracleEvent]:
     """At most ten events, most of them of the streams that the query names."""
     leaves = [(path, part) for path, part in walk(query.pattern) if isinstance(part, Event) and not _is_any(part)]
     wanted = [leaf.stream for path, leaf in leaves if scope_of(query.pattern, path) == WHOLE]
     others = [leaf.stream for path, leaf in leaves if scope_of(query.pattern, path) != WHOLE]
     streams = (*wanted * 3, *others * 2, "A", "B", "E")
-    return draw(histories(intervals=intervals, streams=streams, least_sizes=(4, 7, 8, 8, 9), most=10))
+    return draw(histories(intervals=intervals, streams=streams, times=times, least_sizes=(4, 7, 8, 8, 9), most=10))
 
 
 def query_of(draw: st.DrawFn, pattern: Pattern, *, reaches: bool = True) -> PatternQuery:

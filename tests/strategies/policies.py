@@ -27,6 +27,7 @@ from inside import (
 )
 from oracle.tree import WHOLE, conjuncts_of, homes, names_in, scope_of, walk
 from oracle.wellformed import problems
+from strategies.histories import FEW_TIMES
 from strategies.operators import (
     Case,
     cases_of,
@@ -44,11 +45,13 @@ PAIRING = ("SEQ", "SEQ", "SEQ", "AND", "AND", "OR", *BINARY, "NOTFOLLOWS", "NOTP
 
 
 @st.composite
-def queries_with_contexts(draw: st.DrawFn, policies: tuple[str, ...] = CONTEXTS) -> PatternQuery:
+def queries_with_contexts(
+    draw: st.DrawFn, policies: tuple[str, ...] = CONTEXTS, sizes: tuple[int, ...] = (2, 2, 3)
+) -> PatternQuery:
     """MATCH RECENT, CHRONICLE, CONTINUOUS or CUMULATIVE on the operators that take part, with windows of time."""
     policy = draw(st.sampled_from(policies))
     draft = Draft(draw, 2, wanted=draw(st.sampled_from(PAIRING)))
-    pattern = _paired(draft, draw(st.sampled_from((2, 2, 3))), 3)
+    pattern = _paired(draft, draw(st.sampled_from(sizes)), 3)
     if draft.chance(25):
         pattern = _with_edge(draft, pattern)
     query = replace(query_of(draw, pattern, reaches=False), policy=policy, allows_ties=False)
@@ -91,6 +94,11 @@ def queries_with_policies() -> st.SearchStrategy[PatternQuery]:
 
 def cases_with_contexts(*, intervals: bool = False, policies: tuple[str, ...] = CONTEXTS) -> st.SearchStrategy[Case]:
     return cases_of(queries_with_contexts(policies), intervals)
+
+
+def cases_with_composites(*, intervals: bool = False, policies: tuple[str, ...] = CONTEXTS) -> st.SearchStrategy[Case]:
+    """Contexts whose operands are composites, over events most of which tie."""
+    return cases_of(queries_with_contexts(policies, (3, 3, 4)), intervals, FEW_TIMES)
 
 
 def cases_with_sequences(*, intervals: bool = False) -> st.SearchStrategy[Case]:

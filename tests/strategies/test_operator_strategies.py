@@ -47,7 +47,12 @@ from strategies.operators import (
     cases_with_operators,
     cases_with_picks,
 )
-from strategies.policies import cases_with_consumption, cases_with_contexts, cases_with_sequences
+from strategies.policies import (
+    cases_with_composites,
+    cases_with_consumption,
+    cases_with_contexts,
+    cases_with_sequences,
+)
 
 pytestmark = pytest.mark.slow
 
@@ -57,6 +62,7 @@ ALL: tuple[Cases, ...] = (
     cases_with_lists,
     cases_with_picks,
     cases_with_contexts,
+    cases_with_composites,
     cases_with_sequences,
     cases_with_consumption,
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import combinations
 from typing import TYPE_CHECKING
@@ -44,7 +44,10 @@ class StreamSchema:
     probability: str | None = None
     alternatives: tuple[str, ...] = ()
     order: tuple[str, ...] = ()
-    """The columns that order events at the same time."""
+    """The columns that order events at the same time. A `derived` stream has one for its starts and one for its
+    ends."""
+    ordered_ends: bool | None = False
+    """For a derived stream: whether all events have an order at their end; None: some have one."""
     table: Stream | None = None
     """For a stream of rows (`STREAM name FROM table`), the stream or type column of its table."""
     is_element: bool = False
@@ -83,6 +86,8 @@ class Catalog:
     of_all: StreamSchema | None = None
     has_selections: bool = False
     """Whether some streams are selections of the rows of a table."""
+    order: Mapping[str, Type] = field(default_factory=dict)
+    """The order columns, with their types."""
 
     def stream(self, name: Stream) -> StreamSchema | None:
         if isinstance(name, AnyEvent):
@@ -143,6 +148,18 @@ class Catalog:
         if len(known) < len(schemas) or len(lists) > 1:
             return False
         return all(schema.is_element for schema in known) or all(schema.order[schema.is_element :] for schema in known)
+
+    @property
+    def order_type(self) -> pa.DataType:
+        """The Arrow type of the values of the order columns of one event."""
+        import pyarrow
+
+        return pyarrow.struct([(name, _in_arrow(kind)) for name, kind in self.order.items()])
+
+    def has_ordered_ends(self, stream: Stream) -> bool | None:
+        """Whether columns order the ends of all events of a stream; None: of some."""
+        schema = self.stream(stream)
+        return schema.ordered_ends if schema is not None and schema.derived else self.orders((stream,))
 
     @property
     def unit(self) -> str | None:

@@ -18,6 +18,12 @@ from ensue.nodes.rules import HeadArgument, Rule, Ruleset
 START, END, LINEAGE = "ensue:start", "ensue:end", "ensue:lineage"
 """The columns of a declared stream besides those of RETURN: the start, the end and the lineage of an event."""
 
+FIRST, LAST = "ensue:first", "ensue:last"
+"""The columns of a context's operator with the order of an event at its start and at its end, if columns order events;
+null where it has none."""
+
+HIDDEN = (START, END, LINEAGE, FIRST, LAST)
+
 
 def streams_of(queries: Iterable[PatternQuery]) -> tuple[Stream, ...]:
     """The streams that the queries use, in the order of the text."""

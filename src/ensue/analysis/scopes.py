@@ -371,8 +371,7 @@ def _check_context(pattern: patterns.Pattern, query: patterns.PatternQuery) -> I
 
 def initiating_names(pattern: patterns.Pattern) -> tuple[Name, ...]:
     """The variables that can be initiators of a pattern of two events under CUMULATIVE. They are lists."""
-    while isinstance(pattern, patterns.Within | patterns.NamedPattern):
-        pattern = pattern.item
+    pattern = operator_of(pattern)
     forbidden = patterns.OPERATORS[pattern.operator].forbidden if isinstance(pattern, patterns.Operation) else ()
     names = [
         item.variable
@@ -383,6 +382,18 @@ def initiating_names(pattern: patterns.Pattern) -> tuple[Name, ...]:
         isinstance(pattern, patterns.Operation | patterns.RelatedItems) and pattern.operator == "CONCURRENT"
     )
     return tuple(names if either else names[:1])
+
+
+def ends_together(pattern: patterns.Pattern) -> bool:
+    """Whether the events of a pattern of two events end at the same time: those of SIMULTANEOUS."""
+    return operator_word(operator_of(pattern)) == "SIMULTANEOUS"
+
+
+def operator_of(pattern: patterns.Pattern) -> patterns.Pattern:
+    """A pattern without the WITHIN and AS around it."""
+    while isinstance(pattern, patterns.Within | patterns.NamedPattern):
+        pattern = pattern.item
+    return pattern
 
 
 def _check_windows(query: patterns.PatternQuery) -> Iterator[Problem]:

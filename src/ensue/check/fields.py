@@ -12,6 +12,8 @@ from ensue.analysis.scopes import (
     initiating_names,
     interval_names,
     list_groups,
+    operator_of,
+    operator_word,
     series_names,
 )
 from ensue.errors import Problem, Span, did_you_mean, warn
@@ -124,6 +126,8 @@ def bind_query(query: patterns.PatternQuery, catalog: Catalog) -> list[Problem]:
     keyed = tuple(dict.fromkeys((*used, *tables))) if counts_events(query) else used
     for name in query.partition_by:
         problems += _check_common_field(name, keyed, catalog, "PARTITION BY", query.partition_span)
+    if query.policy in patterns.CONTEXTS:
+        problems += _check_first_one(query, catalog)
     windows = [window for part in parts for window in patterns.windows_of(part)]
     windows += [] if query.within is None else [query.within]
     problems += _check_windows(windows, catalog)
@@ -429,6 +433,21 @@ def _check_timer(name: str, window: patterns.Window, catalog: Catalog) -> Iterat
             f"the length of timer `{name}` is not a multiple of the unit of the time column ({catalog.unit})",
             window.span,
             hint="use a multiple of the unit, or a time column with a finer unit",
+        )
+
+
+def _check_first_one(query: patterns.PatternQuery, catalog: Catalog) -> Iterator[Problem]:
+    """Under a context, UNLESS compares the ends of the composites of its last operand: all or none have an order."""
+    pattern = operator_of(query.pattern)
+    last = patterns.children(pattern)[-1:] if operator_word(pattern) == "UNLESS" else ()
+    if any(isinstance(item, patterns.Event) and catalog.has_ordered_ends(item.stream) is None for item in last):
+        yield Problem(
+            "policy-operator",
+            f"MATCH {query.policy} does not support UNLESS if only some matches of its last item end with an event "
+            "that has order columns",
+            pattern.span,
+            hint="declare the last item as a STREAM without the policy, and use its events here; if a table lacks the "
+            "order columns, you can also add them",
         )
 
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ensue.analysis.scopes import positive_names
+from ensue.analysis.scopes import ends_together, positive_names
 from ensue.engine.events import Candidates
 from ensue.engine.rows import Elements, Lists, MatchChunk, Rows, completion_times
 from ensue.engine.sources import EventSource, Mask
@@ -213,7 +213,7 @@ class _Pairs:
 
 
 def _choose_pairs(chunks: Sequence[MatchChunk], plan: QueryPlan, used: UsedRows) -> Iterator[MatchChunk]:
-    pairs = _pairs_of(chunks, used)
+    pairs = _pairs_of(chunks, plan, used)
     taken = _taken(pairs, plan.query.policy, used)
     if plan.query.policy != CUMULATIVE:
         yield from _kept(chunks, taken)
@@ -221,7 +221,7 @@ def _choose_pairs(chunks: Sequence[MatchChunk], plan: QueryPlan, used: UsedRows)
     yield from _cumulated(chunks, pairs, taken)
 
 
-def _pairs_of(chunks: Sequence[MatchChunk], used: UsedRows) -> _Pairs:
+def _pairs_of(chunks: Sequence[MatchChunk], plan: QueryPlan, used: UsedRows) -> _Pairs:
     names = chunks[0].plan.graph.names
     shape = 2, sum(chunk.rows.length for chunk in chunks)
     events, ties, starts, ends = (np.empty(shape, np.int64) for _ in range(4))
@@ -232,8 +232,10 @@ def _pairs_of(chunks: Sequence[MatchChunk], used: UsedRows) -> _Pairs:
         for operand, name in enumerate(names):
             found, places = chunk.space.candidates[name], chunk.rows.places[name]
             events[operand, part], ties[operand, part] = used.numbers(found)[places], chunk.space.ties(found)[places]
-            starts[operand, part], ends[operand, part] = found.start_places[places], found.end_places[places]
-    by_right = ends[0] <= ends[1]
+            starts[operand, part] = found.start_places[places]
+            ends[operand, part] = chunk.space.store.ends_in_turn(found)[places]
+    # The operands of SIMULTANEOUS end together, also where columns order them: times alone decide.
+    by_right = (ends[0] <= ends[1]) | ends_together(plan.query.pattern)
     are_points = np.array_equal(starts, ends)
     initiating, ending = (
         [np.where(right, of[1], of[0]) for of in (events, ties, *(() if are_points else (starts,)), ends)]

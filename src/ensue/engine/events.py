@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from ensue.engine.compiled_graph import CompiledGraphs
 from ensue.engine.keys import NO_KEY, Texts, encode_columns, texts_of
-from ensue.engine.order import Order, content_ranks, in_ties, order_of, tie_ranks
+from ensue.engine.order import Order, content_ranks, in_ties, lacks_order, order_of, tie_ranks
 from ensue.engine.sources import EventSource, Mask
 from ensue.engine.views import members_of, stream_source, with_keys
 from ensue.kernels.compiler import Codes, Int64s
@@ -167,6 +167,15 @@ class EventStore:
             self.shared["span"] = last - min((int(stream.starts.min()) for stream in present), default=0)
         found: int = self.shared["span"]
         return found
+
+    def ends_in_turn(self, found: Candidates) -> Int64s:
+        """The places of ends in the order in which a context processes events: of those at the same time, events
+        without an order come first."""
+        source = found.source.origin
+        if self.order is None or not (source.input.derived and source.input.order):
+            return found.end_places
+        unordered = lacks_order(source, last=True)[found.rows]
+        return np.where(unordered, self.order.at_least(found.ends), found.end_places)
 
     def once(self, question: Hashable, answer: Callable[[], Answer]) -> Answer:
         """Computes a result that several queries need once."""

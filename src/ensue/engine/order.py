@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from ensue.engine.sources import EventSource, Mask, one_chunk
 from ensue.expr.types import element_type
 from ensue.kernels.compiler import Int64s
-from ensue.plan.selections import INDEX
+from ensue.plan.selections import in_order
 
 BYTES_PER_NUMBER = 8
 
@@ -23,7 +23,8 @@ class Order:
 
     A place is the number of a distinct pair of a time and values of these columns; `times` are the times of all places.
     `starts` and `ends` are the places of the rows of each table. A row without an order is at the first place of its
-    time.
+    time. A composite that has no order at its end is at the last place of this time, because nothing at this time is
+    after it.
     """
 
     times: Int64s
@@ -33,10 +34,10 @@ class Order:
     @classmethod
     def of(cls, sources: Sequence[EventSource]) -> Order:
         parts, ranks = [], _order_ranks(sources)
-        for source, rank in zip(sources, ranks, strict=True):
-            parts.append((source.starts, rank))
+        for source, (first, last) in zip(sources, ranks, strict=True):
+            parts.append((source.starts, first))
             if source.ends is not source.starts:
-                parts.append((source.ends, rank))
+                parts.append((source.ends, last))
         times = np.concatenate([part for part, _ in parts]) if parts else np.empty(0, np.int64)
         values = np.concatenate([part for _, part in parts]) if parts else times
         order = np.lexsort((values, times))
@@ -50,7 +51,12 @@ class Order:
         for source in sources:
             starts.append(next(pieces))
             ends.append(starts[-1] if source.ends is source.starts else next(pieces))
-        return cls(times[new], tuple(starts), tuple(ends))
+        made = cls(times[new], tuple(starts), tuple(ends))
+        for source, own in zip(sources, ends, strict=True):
+            if source.input.derived and source.input.order:
+                unordered = lacks_order(source, last=True)
+                own[unordered] = made.at_most(source.ends[unordered])
+        return made
 
     def at_least(self, times: Int64s) -> Int64s:
         """The first place at or after each time."""
@@ -72,23 +78,45 @@ def order_of(sources: Sequence[EventSource]) -> Order | None:
     return Order.of(sources) if any(source.input.order for source in sources) else None
 
 
-def _order_ranks(sources: Sequence[EventSource]) -> list[Int64s]:
-    """The rank of each row by the values of its order columns; 0 for null, which comes first, and without an order."""
-    ranks = [np.zeros(len(source.starts), np.int64) for source in sources]
-    ordered = [place for place, source in enumerate(sources) if source.input.order]
-    names = dict.fromkeys(name for place in ordered for name in sources[place].input.order if name != INDEX)
+def order_values(source: EventSource, last: bool) -> dict[str, pa.Array]:
+    """The values of the order columns of the rows of a table, at their starts or at their `last` events."""
+    if not source.input.derived:
+        return {name: source.column(name) for name in source.input.order}
+    values = source.raw_column(source.input.order[last])
+    return dict(zip((field.name for field in values.type), values.flatten(), strict=True))
+
+
+def lacks_order(source: EventSource, last: bool) -> Mask:
+    """The rows that have no order at their start, or at their end."""
+    if source.input.derived and source.input.order:
+        missing: Mask = source.raw_column(source.input.order[last]).is_null().to_numpy(zero_copy_only=False)
+        return missing
+    return np.full(len(source.starts), not source.input.order)
+
+
+def _order_ranks(sources: Sequence[EventSource]) -> list[tuple[Int64s, Int64s]]:
+    """The rank of each row by the values of its order columns, at its start and at its end: 1 and more, and 0 without
+    an order. Null comes first."""
+    ranks = [[np.zeros(len(source.starts), np.int64)] * 2 for source in sources]
+    sides = [(source, own, last) for source, own in zip(sources, ranks, strict=True) for last in (False, True)]
+    # The rows of tables have the same order at both sides.
+    sides = [side for side in sides if side[0].input.order and (side[0].input.derived or not side[2])]
+    columns = [order_values(source, last) for source, _, last in sides]
+    sizes = [len(source.starts) for source, _, _ in sides]
     keys = []
-    for name in (*names, INDEX) if any(INDEX in sources[place].input.order for place in ordered) else names:
-        given = (sources[place] for place in ordered)
-        parts = [one.column(name) if name in one.input.order else pa.nulls(len(one.starts)) for one in given]
+    for name in in_order(name for values in columns for name in values):
+        parts = [values.get(name, pa.nulls(size)) for values, size in zip(columns, sizes, strict=True)]
         kind = next((part.type for part in parts if not pa.types.is_null(part.type)), pa.int64())
         values = pa.chunked_array([part if part.type == kind else part.cast(kind) for part in parts], kind)
         keys.append(value_ranks(one_chunk(values)))
     if keys:
-        pieces = np.split(dense_ranks(keys), np.cumsum([len(sources[place].starts) for place in ordered])[:-1])
-        for place, piece in zip(ordered, pieces, strict=True):
-            ranks[place] = piece
-    return ranks
+        pieces = np.split(dense_ranks(keys), np.cumsum(sizes)[:-1])
+        for (source, own, last), piece in zip(sides, pieces, strict=True):
+            if source.input.derived:
+                own[last] = np.where(lacks_order(source, last), 0, piece)
+            else:
+                own[:] = [piece, piece]
+    return [(first, last) for first, last in ranks]
 
 
 # -- ties
@@ -124,7 +152,7 @@ def row_ranks(sources: Sequence[EventSource], rows: np.ndarray, columns: Iterabl
     by_order = _order_ranks(sources)
     keys = np.full((3, len(rows)), np.iinfo(np.int64).max)
     begin = 0
-    for source, ranks in zip(sources, by_order, strict=True):
+    for source, (ranks, _) in zip(sources, by_order, strict=True):
         own = np.flatnonzero((rows >= begin) & (rows < begin + len(ranks)))
         chosen = rows[own] - begin
         begin += len(ranks)

@@ -11,11 +11,12 @@ import numpy as np
 import pyarrow as pa
 
 from ensue.analysis.catalog import Catalog, is_lineage, lineage_variable
-from ensue.analysis.declarations import LINEAGE, START
+from ensue.analysis.declarations import FIRST, LAST, LINEAGE, START
 from ensue.analysis.scopes import SERIES, positive_names
 from ensue.engine.collections import element_values, list_values, with_list_fields
 from ensue.engine.events import FOREVER
 from ensue.engine.identity import lineage_ids, lineage_members, match_ids
+from ensue.engine.order import lacks_order, order_values
 from ensue.engine.rows import MatchChunk, Rows, completion_times, concatenate
 from ensue.engine.sources import EventSource
 from ensue.engine.workspace import Workspace
@@ -65,8 +66,58 @@ def render_chunk(chunk: MatchChunk, output: OutputSchema) -> pa.RecordBatch:
 def _hidden_column(chunk: MatchChunk, output: OutputSchema, name: Name) -> pa.Array:
     if name == LINEAGE:
         return lineage_members(chunk, _identifying_columns(output))
+    if name in (FIRST, LAST):
+        return _order_of_edge(chunk, output.plan, name == LAST)
     times = chunk.starts if name == START else completion_times(chunk, output.plan)
     return pa.array(times).view(output.plan.catalog.time_type)
+
+
+def _order_of_edge(chunk: MatchChunk, plan: QueryPlan, last: bool) -> pa.Array:
+    """The order columns of the first or the last event of each match; null if an event at its time has none, or if the
+    match ends after its events."""
+    rows, order = chunk.rows, chunk.space.store.order
+    assert order is not None
+    own, every = np.arange(rows.length), plan.catalog.order_type
+    matches: list[Int64s] = []
+    edges: list[Int64s] = []
+    values: list[pa.Array] = []
+    for name in rows.places:
+        lists = rows.lists.get(name)
+        parts = [(chunk.space, rows)] if lists is None else [(part.space, part.rows) for part in lists.parts]
+        found = [_edges(space, elements, name, last, every) for space, elements in parts]
+        chosen = own if lists is None else lists.order
+        matches.append(own if lists is None else np.repeat(own, lists.lengths))
+        edges.append(np.concatenate([places for places, _ in found])[chosen])
+        values.append(pa.concat_arrays([columns for _, columns in found]).take(pa.array(chosen)))
+    numbers, places = np.concatenate(matches), np.concatenate(edges)
+    ordered = np.lexsort((places, numbers))
+    at = np.searchsorted(numbers[ordered], own, "right") - 1 if last else np.searchsorted(numbers[ordered], own)
+    edge = ordered[at]
+    missing = places[edge] % 2 == 1
+    if last:
+        missing |= order.time_of(places[edge] >> 1) < completion_times(chunk, plan)
+    return pa.concat_arrays(values).take(pa.array(edge, mask=missing))
+
+
+def _edges(space: Workspace, rows: Rows, name: Name, last: bool, kind: pa.StructType) -> tuple[Int64s, pa.Array]:
+    """Twice the place of the start or end of a variable's event in each row, and its order columns. An event without an
+    order has an odd number: as a start before all others at its time, as an end after them."""
+    order, found, places = space.store.order, space.candidates[name], rows.places[name]
+    source, own = found.source.origin, found.rows[places]
+    assert order is not None
+    unordered = lacks_order(source, last)[own]
+    if last:
+        edges = np.where(unordered, 2 * order.at_most(found.ends[places]) + 1, 2 * found.end_places[places])
+    else:
+        edges = np.where(unordered, 2 * order.at_least(found.starts[places]) - 1, 2 * found.start_places[places])
+    if not source.input.order:
+        return edges, pa.nulls(rows.length, kind)
+    values = order_values(source, last)
+    taken = [
+        values[part.name].take(pa.array(own)).cast(part.type) if part.name in values else pa.nulls(len(own), part.type)
+        for part in kind
+    ]
+    return edges, pa.StructArray.from_arrays(taken, fields=[*kind])
 
 
 def _identifying_columns(output: OutputSchema) -> dict[Stream, list[str]]:
@@ -345,7 +396,8 @@ def _event_ranks(chunk: MatchChunk, plan: QueryPlan) -> list[Int64s]:
         if name in chunk.rows.places:
             found, places = chunk.space.candidates[name], chunk.rows.places[name]
             ties = chunk.space.ties(found)[places]
-            keys += [found.end_places[places], found.start_places[places], ties, found.rows[places].astype(np.int64)]
+            ends = chunk.space.store.ends_in_turn(found)[places]
+            keys += [ends, found.start_places[places], ties, found.rows[places].astype(np.int64)]
         else:
             keys += [np.full(chunk.rows.length, FOREVER, np.int64)] * 4
     return keys

@@ -10,7 +10,9 @@ import pyarrow as pa
 from ensue.analysis.catalog import Catalog, StreamSchema
 from ensue.analysis.declarations import (
     END,
-    LINEAGE,
+    FIRST,
+    HIDDEN,
+    LAST,
     START,
     columns_of,
     components,
@@ -28,7 +30,7 @@ from ensue.nodes.names import Name, Stream
 from ensue.nodes.patterns import Event, PatternQuery, Return, column_name, walk
 from ensue.nodes.rules import Ruleset
 from ensue.plan.inputs import InputTable, raw_types
-from ensue.plan.outputs import OutputSchema, derived_output
+from ensue.plan.outputs import OutputSchema, derived_output, has_order, has_ordered_ends
 from ensue.plan.planner import lineage_streams, plan_query, query_columns
 from ensue.plan.plans import QueryPlan
 
@@ -82,7 +84,9 @@ class Derivation:
     @property
     def item(self) -> InputTable:
         """The table of the stream, without rows."""
-        return InputTable(self.schema.empty_table().select(self.used), START, END, stream=self.name, derived=True)
+        table = self.schema.empty_table().select(self.used)
+        order = (FIRST, LAST) if FIRST in self.used else ()
+        return InputTable(table, START, END, stream=self.name, derived=True, order=order)
 
 
 def all_plans(derivations: Iterable[Derivation], plans: Iterable[QueryPlan] = ()) -> list[QueryPlan]:
@@ -106,7 +110,6 @@ def is_recursive(group: Sequence[Derivation]) -> bool:
 
 # --- derivations
 
-HIDDEN = (START, END, LINEAGE)
 OWN = "ensue:"
 """The prefix of columns that Ensue adds."""
 
@@ -128,7 +131,24 @@ class PlannedStream:
     @property
     def schema(self) -> StreamSchema:
         fields = {name: own_type(readable_type(kind)) for name, kind in self.fields.items()}
-        return StreamSchema(self.name, fields, START, END, derived=True)
+        order = (FIRST, LAST) if self.plans and has_order(self.plans[0]) else ()
+        if not order:
+            return StreamSchema(self.name, fields, START, END, derived=True)
+        ends, bound = has_ordered_ends(self.plans[0]), [*bound_events(self.plans[0].query.pattern)]
+        # A composite of elements is ordered as they are: they are all of one list.
+        first = self.plans[0].catalog.stream(bound[0].stream)
+        of = None if first is None or not first.is_element else first.table
+        return StreamSchema(
+            self.name,
+            fields,
+            START,
+            END,
+            derived=True,
+            order=order,
+            ordered_ends=ends,
+            table=of,
+            is_element=of is not None,
+        )
 
 
 PlannedGroup = tuple[PlannedStream, ...]

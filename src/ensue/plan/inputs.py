@@ -9,15 +9,15 @@ from dataclasses import dataclass, field, replace
 import pyarrow as pa
 
 from ensue.analysis.catalog import Catalog, StreamSchema, inferred_catalog
-from ensue.analysis.declarations import LINEAGE
+from ensue.analysis.declarations import FIRST, LAST, LINEAGE
 from ensue.errors import SchemaError, did_you_mean
-from ensue.expr.kinds import NUMBERS, TIMES, UNITS, Kind
+from ensue.expr.kinds import NUMBERS, TIMES, UNITS, Kind, Type
 from ensue.expr.types import kind_of, own_type, readable_type
 from ensue.nodes.names import AnyEvent, Stream
 from ensue.nodes.patterns import PatternQuery
 from ensue.nodes.uncertainty import NO_HIERARCHY, Hierarchy
 from ensue.plan.plans import QueryPlan
-from ensue.plan.selections import Elements, View
+from ensue.plan.selections import Elements, View, in_order
 
 SORTABLE = {*NUMBERS, *TIMES, Kind.TEXT, Kind.BOOLEAN, Kind.NULL}
 """The kinds of values that can order events."""
@@ -50,7 +50,7 @@ class InputTable:
     alternatives: tuple[str, ...] = ()
     hierarchy: Hierarchy = NO_HIERARCHY
     order: tuple[str, ...] = ()
-    """The columns that order events at the same time."""
+    """The columns that order events at the same time. A derived table has one for its starts and one for its ends."""
     views: Mapping[Stream, View] = field(default_factory=dict)
     """The streams of rows that the program selects from the table. A row can belong to several of them."""
     has_all: bool = False
@@ -230,9 +230,11 @@ def catalog_of(inputs: tuple[InputTable, ...], queries: Sequence[PatternQuery] =
     streams: dict[Stream, StreamSchema] = {}
     shared: StreamSchema | None = None
     of_all: StreamSchema | None = None
-    levels = NO_HIERARCHY
+    levels, ordered = NO_HIERARCHY, list[InputTable]()
     for item in inputs:
         table = item.table.schema
+        if item.order:
+            ordered.append(item)
         times += [readable_type(table.field(name).type) for name in (item.time, item.end) if name is not None]
         fields = {field.name: own_type(readable_type(field.type)) for field in table}
         schema = StreamSchema(
@@ -254,7 +256,19 @@ def catalog_of(inputs: tuple[InputTable, ...], queries: Sequence[PatternQuery] =
             levels = item.hierarchy
     known = [kind for kind in times if kind_of(kind) is not Kind.NULL]
     time = own_type(_common_time(known) if known else _time_of_queries(queries))
-    return Catalog(streams, time, shared, levels, of_all, any(item.views for item in inputs))
+    order = _order_types(ordered) if ordered else {}
+    return Catalog(streams, time, shared, levels, of_all, any(item.views for item in inputs), order)
+
+
+def _order_types(inputs: Sequence[InputTable]) -> dict[str, Type]:
+    """The types of the order columns, as they are read: decimals stay decimals."""
+    given = [(item.order, plain_schema(item.table.schema)) for item in inputs if item.order and not item.derived]
+    found: dict[str, Type] = {}
+    for name in in_order(name for names, _ in given for name in names):
+        kinds = [schema.field(name).type for names, schema in given if name in names]
+        known = next((kind for kind in kinds if not pa.types.is_null(kind)), pa.null())
+        found[name] = own_type(known if pa.types.is_decimal(known) else readable_type(known))
+    return found
 
 
 def _time_of_queries(queries: Sequence[PatternQuery]) -> pa.DataType:
@@ -300,7 +314,7 @@ def raw_types(plan: QueryPlan, inputs: Sequence[InputTable]) -> dict[Stream, dic
             continue
         if number not in of_tables:
             schema = plain_schema(holder.table.schema)
-            of_tables[number] = {field.name: field.type for field in schema if field.name != LINEAGE}
+            of_tables[number] = {field.name: field.type for field in schema if field.name not in (LINEAGE, FIRST, LAST)}
         types[stream] = of_tables[number]
     return types
 

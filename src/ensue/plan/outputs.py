@@ -8,8 +8,8 @@ from dataclasses import dataclass, field, replace
 import pyarrow as pa
 
 from ensue.analysis.catalog import Catalog, is_lineage
-from ensue.analysis.declarations import END, LINEAGE, START
-from ensue.analysis.scopes import SERIES, positive_names, series_names
+from ensue.analysis.declarations import END, FIRST, LAST, LINEAGE, START
+from ensue.analysis.scopes import SERIES, bound_events, operator_of, operator_word, positive_names, series_names
 from ensue.errors import Problem, QueryError, Source
 from ensue.expr.kinds import NUMBERS, Kind
 from ensue.expr.lists import explicit_lists, is_aggregate, list_variables
@@ -18,7 +18,7 @@ from ensue.graph.graphs import NormalForm, Windows
 from ensue.graph.law import Law
 from ensue.nodes.expressions import Expr, Field
 from ensue.nodes.expressions import walk as walk_expression
-from ensue.nodes.names import Name, Stream
+from ensue.nodes.names import ContextStage, Name, Stream
 from ensue.nodes.patterns import SUPPRESSED, Event, PatternQuery, Return, column_name, walk
 from ensue.nodes.uncertainty import PROBABILITY_OF_MATCH, with_probability_field
 from ensue.plan.monitors import lifetime_of
@@ -110,11 +110,33 @@ def suppression_fields(output: OutputSchema) -> list[pa.Field]:
 def derived_output(
     plan: QueryPlan, raw_types: Mapping[Stream, Mapping[str, pa.DataType]], lineage: bool
 ) -> OutputSchema:
-    """The columns of the events of a declared stream: those of RETURN, their times and, if required, their lineage."""
+    """The columns of the events of a declared stream: those of RETURN, their times and, if required, their lineage; for
+    an operator of a context also their order."""
     time = plan.catalog.time_type
     hidden = {START: time, END: time, **({LINEAGE: MEMBERS} if lineage else {})}
+    if has_order(plan):
+        hidden |= dict.fromkeys((FIRST, LAST), plan.catalog.order_type)
     schema = pa.schema([*_returned_fields(plan), *hidden.items()])
     return OutputSchema(plan, raw_types, schema, hidden=tuple(hidden))
+
+
+def has_order(plan: QueryPlan) -> bool:
+    """Whether the events of a declared stream have an order at their time: those of an operator of a context."""
+    bound = bound_events(plan.query.pattern)
+    return isinstance(plan.query.name, ContextStage) and any(plan.catalog.orders((event.stream,)) for event in bound)
+
+
+def has_ordered_ends(plan: QueryPlan) -> bool | None:
+    """Whether all events of an operator of a context have an order at their end; None: some have one."""
+    pattern = operator_of(plan.query.pattern)
+    word = operator_word(pattern)
+    if word == "NOTFOLLOWS":
+        return False
+    events = [*bound_events(pattern)]
+    if word not in ("AND", "OR", "SIMULTANEOUS", "CONCURRENT"):
+        events = events[-1:]
+    found = {plan.catalog.has_ordered_ends(event.stream) for event in events}
+    return found.pop() if len(found) == 1 else None
 
 
 def partial_output(output: OutputSchema, waiting_for: str) -> OutputSchema:

@@ -86,6 +86,11 @@ INDEX = "ensue:index"
 """The columns of a table of elements with the element and its position in its list."""
 
 
+def in_order(columns: Iterable[str]) -> list[str]:
+    """The order columns of several tables, each once: the position in a list decides last."""
+    return sorted(dict.fromkeys(columns), key=INDEX.__eq__)
+
+
 @dataclass(frozen=True, slots=True)
 class Elements:
     """The elements of a list in the rows of a table, as rows of a table called `name`, and the streams of these rows.
