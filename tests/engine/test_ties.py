@@ -99,3 +99,11 @@ def test_nothing_is_said_where_something_decides(query: str, columns: dict[str, 
         warnings.simplefilter("error", ensue.EnsueNotice)
         report = ensue.run(history(120, seed=1), query, **COLUMNS, **columns).reports["pattern_1"]
     assert not report.ties
+
+
+def test_the_operator_of_a_context_is_named_by_its_number_in_explain() -> None:
+    table = pa.table({"t": [1, 2, 2, 3], "type": ["A", "B", "X", "C"]})
+    query = "PATTERN p SEQ(A a, B b, NOT X x, C c) MATCH RECENT WITHIN 10"
+    with pytest.warns(ensue.EnsueNotice, match="1 of 1 match has a `X` at the very time of `operator 1`"):
+        ensue.detect(table, query, time="t", type="type")
+    assert "\n  1. SEQ(A a, B b)" in ensue.explain(query)

@@ -20,7 +20,7 @@ from ensue.graph.graphs import Graph, Variable
 from ensue.kernels.compiler import Codes, Int64s
 from ensue.kernels.ranges import find_ranges
 from ensue.nodes.expressions import Field, variables_of
-from ensue.nodes.names import Name, Stream, in_words
+from ensue.nodes.names import ContextStage, Name, Stream, in_words
 from ensue.plan.planner import precedence
 from ensue.plan.plans import SLICE, AbsencePlan, QueryPlan
 
@@ -44,7 +44,8 @@ def possible_ties(plan: QueryPlan) -> list[Tie]:
 
 def _forbidden_tie(plan: QueryPlan, absence: AbsencePlan, neighbour: Stream) -> Tie:
     forbidden = absence.graph.graph.variables[0].stream
-    return Tie(str(plan.query.name or ""), in_words(forbidden), in_words(neighbour), forbidden=True)
+    near = f"operator {neighbour.number}" if isinstance(neighbour, ContextStage) else in_words(neighbour)
+    return Tie(str(plan.query.name or ""), in_words(forbidden), near, forbidden=True)
 
 
 def _pair_tie(plan: QueryPlan, one: Stream, other: Stream) -> Tie:
