@@ -69,21 +69,6 @@ _OTHER_NAMES: Mapping[str, str] = MappingProxyType(
 )
 # What chooses among the values of one match, by the aggregate that chooses among those of a list.
 _OF_ONE_MATCH: Mapping[str, str] = MappingProxyType({"min": "least", "max": "greatest"})
-_OTHER_TYPES: Mapping[str, str] = MappingProxyType(
-    {
-        "BOOL": "BOOLEAN",
-        "DATE": "TIMESTAMP",
-        "DATETIME": "TIMESTAMP",
-        "DECIMAL": "DOUBLE",
-        "FLOAT": "DOUBLE",
-        "INTEGER": "INT",
-        "LONG": "BIGINT",
-        "NUMERIC": "DOUBLE",
-        "REAL": "DOUBLE",
-        "TEXT": "STRING",
-        "VARCHAR": "STRING",
-    }
-)
 _TIMESTAMP_EXAMPLE = "TIMESTAMP '2024-01-31 12:00:00'"
 
 
@@ -232,6 +217,8 @@ def function_hint(name: str) -> str:
     """A hint that suggests a function for an unknown function name."""
     if name == "mod":
         return "write the remainder as `x % y`"
+    if name in ("cast", "try_cast"):
+        return f"write the type after AS: {name.upper()}(x AS BIGINT)"
     meant = _OTHER_NAMES.get(name)
     return f"did you mean `{meant}`?" if meant else did_you_mean(name, (*FUNCTIONS, *aggregate_names()))
 
@@ -544,24 +531,17 @@ class _Checker:
 
     def cast(self, expr: expressions.Cast, found: Type) -> Type:
         word = "TRY_CAST" if expr.lenient else "CAST"
-        if expr.target not in every_kind.CASTS:
-            meant = _OTHER_TYPES.get(expr.target)
-            hint = f"did you mean `{meant}`?" if meant else did_you_mean(expr.target, every_kind.CASTS)
-            return self.report(
-                "cast-type",
-                f"unknown type `{expr.target}` in {word}",
-                expr.span,
-                f"types: {', '.join(every_kind.CASTS)}",
-                hint,
-            )
+        flaw = every_kind.cast_flaw(expr, word)
+        if flaw is not None:
+            return self.report("cast-type", flaw.message, expr.span, flaw.label, flaw.hint)
         result, kinds = every_kind.CASTS[expr.target]
         if found.kind in kinds or found.kind is Kind.NULL:
-            return found if result.kind is found.kind is Kind.TIMESTAMP else result
+            return found if expr.target == "TIMESTAMP" and found.kind is Kind.TIMESTAMP else result
         hint = {
             Kind.DURATION: "use the length of the duration: seconds(...)",
             Kind.TIMESTAMP: "use the seconds since 1970: epoch(...)",
         }.get(found.kind, "")
-        message = f"{word} cannot convert {with_article(found)} to {expr.target}"
+        message = f"{word} cannot convert {with_article(found)} to {expr.type}"
         return self.report("type-clash", message, expr.span, found.word, hint)
 
     # --- lists

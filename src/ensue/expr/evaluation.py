@@ -17,8 +17,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from ensue.errors import Problem, QueryError, SchemaError, Span
+from ensue.errors import Problem, QueryError, Span
 from ensue.expr import containers, conversion, types
+from ensue.expr.conversion import local_time
 from ensue.expr.functions import AGGREGATES, FUNCTIONS, Function
 from ensue.expr.kinds import CASTS, LARGEST_INTEGER, NANOSECONDS_PER_UNIT, NUMBERS, TIMES, Kind, constant
 from ensue.expr.notations import moment_pattern, with_one_group
@@ -162,32 +163,15 @@ def extreme(kernel: Callable[..., Any]) -> Callable[..., Any]:
 # --- times
 
 
-def _local(moment: Any) -> Any:
-    """The local time of a timestamp in its time zone, without the time zone."""
-    zone = moment.type.tz
-    if zone is None:
-        return moment
-    if zone == "UTC":
-        return moment.cast(pa.timestamp(moment.type.unit))
-    try:
-        return types.arrow.local_timestamp(moment)
-    except pa.ArrowInvalid as unknown:
-        raise SchemaError(
-            "unknown-time-zone",
-            f"unknown time zone `{zone}` in the type of a column",
-            "cast the column to a known time zone before the run, for example pa.timestamp('us', 'UTC')",
-        ) from unknown
-
-
 def part(kernel: Callable[..., Any], **options: Any) -> Callable[[Any], Any]:
     """Applies the kernel to the local time."""
-    return lambda moment: kernel(_local(moment), **options)
+    return lambda moment: kernel(local_time(moment), **options)
 
 
 def date_trunc(unit: Any, moment: Any) -> Any:
     """The start of the unit that contains the timestamp, in local time."""
     name = unit.as_py().lower()
-    local = _local(moment)
+    local = local_time(moment)
     floor = types.arrow.floor_temporal(local, unit=name, week_starts_monday=True)
     zone = moment.type.tz
     if zone is None or zone == "UTC":
@@ -353,10 +337,8 @@ def _value(expr: expressions.Expr, rows: _Rows) -> Any:
     if literal is not None:
         return _literal(literal)
     match expr:
-        case expressions.Field() | expressions.Member() | expressions.Entry():
-            return types.as_float(_exact(expr, rows))
-        case expressions.Cast():
-            return _cast(expr, rows)
+        case expressions.Field() | expressions.Member() | expressions.Entry() | expressions.Cast():
+            return types.without_dates(types.as_float(_exact(expr, rows)))
         case expressions.Unary("not", operand):
             return types.arrow.invert(_condition(operand, rows))
         case expressions.Unary(_, operand):
@@ -416,7 +398,7 @@ def _value(expr: expressions.Expr, rows: _Rows) -> Any:
 
 
 def _exact(expr: expressions.Expr, rows: _Rows) -> Any:
-    """The value of an expression; a field that is a decimal stays a decimal."""
+    """The value of an expression; decimals and dates that are fields or results of CAST stay what they are."""
     match expr:
         case expressions.Field():
             return rows.column(expr)
@@ -424,6 +406,8 @@ def _exact(expr: expressions.Expr, rows: _Rows) -> Any:
             return containers.member(_exact(operand, rows), name)
         case expressions.Entry(operand, key):
             return containers.entry(_exact(operand, rows), _value(key, rows))
+        case expressions.Cast():
+            return _cast(expr, rows)
     return _value(expr, rows)
 
 
@@ -466,9 +450,9 @@ def _cast(expr: expressions.Cast, rows: _Rows) -> Any:
     if types.kind_of(value.type) is Kind.NULL:
         return pa.scalar(None, result)
     column = pa.array([value], value.type) if isinstance(value, pa.Scalar) else value
-    found, failed = conversion.converted(column, expr.target)
+    found, failed = conversion.converted(column, expr.target, expr.sizes)
     if not expr.lenient:
-        _require(column, failed, expr.operand, rows, _CastFailure(expr.target, "TRY_CAST", expr.span))
+        _require(column, failed, expr.operand, rows, _CastFailure(expr.type, "TRY_CAST", expr.span))
     return found[0] if isinstance(value, pa.Scalar) else found
 
 

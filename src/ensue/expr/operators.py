@@ -16,7 +16,17 @@ import pyarrow as pa
 
 from ensue.errors import Problem, QueryError, Span
 from ensue.expr.kinds import LARGEST_INTEGER, NANOSECONDS_PER_UNIT, NUMBERS, SMALLEST_INTEGER, TIMES, Kind
-from ensue.expr.types import arithmetic_type, arrow, as_float, common_type, convert, kind_of, nan_to_null, unit_of
+from ensue.expr.types import (
+    arithmetic_type,
+    arrow,
+    as_float,
+    common_type,
+    convert,
+    kind_of,
+    nan_to_null,
+    unit_of,
+    without_dates,
+)
 
 _COMPARE: Mapping[str, Callable[[Any, Any], Any]] = MappingProxyType(
     {
@@ -83,7 +93,7 @@ def compared(operator: str, left: Any, right: Any) -> Any:
     if Kind.NULL in kinds:
         return UNKNOWN
     if kinds[0] in TIMES:
-        return _compared_times(operator, left, right)
+        return _compared_times(operator, without_dates(left), without_dates(right))
     if pa.types.is_decimal(left.type) or pa.types.is_decimal(right.type):
         return _compared_decimals(operator, left, right)
     if kinds == (Kind.INTEGER, Kind.FLOAT):
