@@ -163,6 +163,9 @@ def _aggregate(name: str, values: list[Value]) -> Value:
             return values[-1] if values else None
         case "list":
             return tuple(values)
+        case "flatten":
+            holds_lists = any(isinstance(value, tuple) for value in values)
+            return tuple(part for value in values for part in value or ()) if holds_lists else tuple(values)
     present = [value for value in values if value is not None]
     if name == "count":
         return len(present)
