@@ -7,7 +7,6 @@ and with which values, is what the oracle does for it; what no runtime is compar
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -73,7 +72,7 @@ EVALUATE = conditions.evaluate
 
 
 @pytest.fixture(scope="module")
-def notes() -> Iterator[Notes]:
+def notes() -> Notes:
     found = Notes()
     with pytest.MonkeyPatch.context() as patch:
         for name, module in list(sys.modules.items()):
@@ -81,7 +80,7 @@ def notes() -> Iterator[Notes]:
                 patch.setattr(module, "evaluate", found.evaluate)
         for case in ACCEPTED:
             evaluate_case(case)
-    yield found
+    return found
 
 
 def evaluate_case(case: Case) -> None:

@@ -159,3 +159,40 @@ def test_mistakes(condition: str, code: str, said: str) -> None:
         ensue.detect(table, f"PATTERN A a WHERE {condition}", time="t", type="type")
     assert raised.value.code == code
     assert said in str(raised.value)
+
+
+LOG = pa.table(
+    {"t": [1, 2], "type": ["A", "B"], "id": [7, 7], "name": ["7", "8"], "user": [{"id": "7"}] * 2, "ids": [["7"]] * 2}
+)
+TEXT, NUMBER = "convert the text: ", "convert the number: "
+
+
+@pytest.mark.parametrize(
+    ("program", "hint"),
+    [
+        ("PATTERN A a [id = '7']", f"write 7 without quotes to make it a number, or {NUMBER}CAST(id AS STRING)"),
+        ("PATTERN A a WHERE a.name IN (7)", f"write '7' in quotes to make it text, or {TEXT}CAST(a.name AS BIGINT)"),
+        ("PATTERN SEQ(A a, B b) WHERE a.id = b.name", f"{TEXT}CAST(b.name AS BIGINT)"),
+        ("PATTERN SEQ(A a, B b) WHERE a.name = b.user.id + 1", f"{TEXT}CAST(b.user.id AS BIGINT)"),
+        ("PATTERN A a WHERE a.ids[0] > a.id", f"{TEXT}CAST(a.ids[0] AS BIGINT)"),
+        ("PATTERN A a WHERE contains(a.ids, 7)", "write '7' in quotes to make it text"),
+        ("PATTERN A a WHERE contains(a.ids, a.id)", f"{NUMBER}CAST(a.id AS STRING)"),
+        ("TABLE t(x); FACT t('7'); PATTERN A a WHERE a.id IN t", f"{NUMBER}CAST(a.id AS STRING)"),
+        ("TABLE t(x); FACT t(7); PATTERN A a WHERE a.name IN t", f"{TEXT}CAST(a.name AS BIGINT)"),
+        ("STREAM S FROM events WHERE name = 7.5; PATTERN S s", f"or {TEXT}CAST(name AS DOUBLE)"),
+        ("STREAM A(id, name); PATTERN A a WHERE a.`id` = a.name", f"{TEXT}CAST(a.name AS BIGINT)"),
+        ("STREAM A(id, name); RULE r(i) <- A(i, n), i = n", f"{TEXT}CAST(... AS BIGINT)"),
+        ("RULE r(i) <- a: A(id=i), a.id = a.name", f"{TEXT}CAST(a.name AS BIGINT)"),
+        ("PATTERN A a WHERE user.id = '7'", "if `user` is a column, write `a.user.id`"),
+    ],
+)
+def test_comparisons_of_numbers_and_texts_say_how_to_convert(program: str, hint: str) -> None:
+    with pytest.raises(QueryError) as raised:
+        ensue.run(LOG, program, time="t", type="type")
+    assert raised.value.problems[0].hint.endswith(hint)
+
+
+def test_numbers_and_texts_compare_once_they_are_converted() -> None:
+    for condition in ("CAST(a.id AS STRING) = b.name", "a.id = CAST(b.name AS BIGINT) - 1", "a.user.id = '7'"):
+        found = ensue.detect(LOG, f"PATTERN SEQ(A a, B b) WHERE {condition} RETURN a.t AS t", time="t", type="type")
+        assert found.num_rows == (condition[0] == "a")

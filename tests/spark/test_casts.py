@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from datetime import date
+from datetime import date, datetime
 from decimal import Decimal
 
 import pyarrow as pa
+import pytest
 from pyspark.sql import SparkSession
 
 import ensue
@@ -72,3 +73,25 @@ def test_dates_and_decimals_in_a_frame(spark: SparkSession) -> None:
     assert here.num_rows == 1
     there = ensue.detect(spark.createDataFrame(table), query, time="t", type="type").toArrow()
     assert there.to_pylist() == here.to_pylist()
+
+
+@pytest.mark.parametrize(
+    ("left", "right"),
+    [
+        (pa.array([Decimal("0.3"), Decimal("7.7"), None]), pa.array([0.3, 7.7, 0.1])),
+        (pa.array([date(2024, 1, 31), date(2024, 2, 1)]), pa.array([datetime(2024, 1, 31), datetime(2024, 2, 1)])),
+    ],
+    ids=["decimals", "dates"],
+)
+def test_keys_of_two_types_meet(spark: SparkSession, left: pa.Array, right: pa.Array) -> None:
+    tables = {
+        "A": pa.table({"t": range(len(left)), "x": left}),
+        "B": pa.table({"t": range(9, 9 + len(right)), "x": right}),
+    }
+    query = """STREAM Left FROM A RETURN x AS k; STREAM Right FROM B RETURN coalesce(x, x) AS k;
+      PATTERN SEQ(Left a, Right b) PARTITION BY k RETURN a.t AS a, b.t AS b"""
+    frames = {name: spark.createDataFrame(table) for name, table in tables.items()}
+    assert spark.conf.get("spark.sql.shuffle.partitions") != "1"
+    found = ensue.detect(frames, query, time="t").toArrow().sort_by("a").to_pylist()
+    assert found == [{"a": 0, "b": 9}, {"a": 1, "b": 10}]
+    assert ensue.detect(tables, query, time="t").sort_by("a").to_pylist() == found
