@@ -55,7 +55,7 @@ NAMES = {
     "ensue.expr.checker": ("check_condition",),
     "ensue.expr.evaluation": ("condition_mask",),
     "ensue.expr.functions": ("AGGREGATES", "Aggregate", "FUNCTIONS", "Function"),
-    "ensue.expr.kinds": ("INTEGER", "Kind", "Type", "list_of"),
+    "ensue.expr.kinds": ("CASTS", "INTEGER", "Kind", "Type", "list_of"),
     "ensue.expr.lists": (
         "aggregated_variables",
         "check_successive",

@@ -281,6 +281,7 @@ def is_beyond_sample(case: Case) -> bool:
     return case.title not in SAMPLED
 
 
+ACCEPTED = [case for _, case in ALL if not case.errors]
 accepted = each((path, case) for path, case in ALL if not case.errors)
 refused = each((path, case) for path, case in ALL if case.errors)
 

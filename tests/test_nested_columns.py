@@ -123,7 +123,7 @@ def test_a_variable_wins_with_a_warning() -> None:
         ("size(a.type) = 1", "function-arguments", 24),
         ("a.t = a.type", "type-clash", 19),
         ("CAST(a.tags AS STRING) = 'x'", "type-clash", 19),
-        ("CAST(a.type AS DECIMAL) = 1", "cast-type", 19),
+        ("CAST(a.type AS NUMERIC) = 1", "cast-type", 19),
         ("regexp_extract(a.type, 'a', 1) = 'x'", "regular-expression", 47),
         ("split(a.type, 'x*')[0] = 'x'", "regular-expression", 33),
         ("to_timestamp(a.type, 'yyyy-ww') IS NULL", "timestamp-format", 40),

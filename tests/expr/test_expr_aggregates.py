@@ -408,7 +408,7 @@ TAKE = "use an aggregate of the list: count, sum, avg, min, max, stddev, first, 
             "sum(t.s)",
             "function-arguments",
             "`sum` is not defined for a list of text",
-            "for example sum(t.temp) = 69",
+            "convert it: CAST(t.s AS DOUBLE)",
         ),
         (
             "stddev(a.ld)",

@@ -28,7 +28,7 @@ from inside import (
     Timestamp,
     Unary,
 )
-from oracle.functions import CastError, call, cast
+from oracle.functions import CastError, Date, call, cast
 from oracle.tree import AGGREGATES, LINEAGE, PREVIOUS, is_bare, names_in
 
 Value = bool | int | float | str | tuple["Value", ...] | None
@@ -56,7 +56,7 @@ def evaluate(expr: Expr, lookup: Lookup, lists: Lists | None = None) -> Value:
         return _over_lists(expr, lists)
     match expr:
         case Literal():
-            return expr.value
+            return WrittenFloat(expr.value) if isinstance(expr.value, float) else expr.value
         case Duration() | Timestamp():
             return expr.nanoseconds
         case Field():
@@ -96,10 +96,10 @@ def evaluate(expr: Expr, lookup: Lookup, lists: Lists | None = None) -> Value:
         case Case():
             for condition, value in expr.branches:
                 if holds(condition, lookup, lists):
-                    return evaluate(value, lookup, lists)
-            return None if expr.default is None else evaluate(expr.default, lookup, lists)
+                    return plain(evaluate(value, lookup, lists))
+            return None if expr.default is None else plain(evaluate(expr.default, lookup, lists))
         case Call():
-            return call(expr.name, [evaluate(argument, lookup, lists) for argument in expr.arguments])
+            return call(expr.name, [plain(evaluate(argument, lookup, lists)) for argument in expr.arguments])
         case StructMember():
             held = evaluate(expr.operand, lookup, lists)
             return None if held is None else _without_nan(held.get(expr.name))
@@ -108,6 +108,17 @@ def evaluate(expr: Expr, lookup: Lookup, lists: Lists | None = None) -> Value:
         case Cast():
             return _cast(evaluate(expr.operand, lookup, lists), expr)
     raise TypeError(f"no value: {expr}")
+
+
+class WrittenFloat(float):
+    """A float literal: compared with a decimal, it is the decimal that is written."""
+
+
+def plain(value: Value) -> Value:
+    """Outside of comparisons and CAST, a decimal is a float and a date is the time of its midnight."""
+    if isinstance(value, Decimal | WrittenFloat):
+        return float(value)
+    return int(value) if isinstance(value, Date) else value
 
 
 def _entry(held: Value, key: Value) -> Value:
@@ -122,7 +133,7 @@ def _cast(value: Value, expr: Cast) -> Value:
     if value is None:
         return None
     try:
-        return cast(value, expr.target)
+        return cast(value, expr.target, expr.sizes)
     except CastError:
         if expr.lenient:
             return None
@@ -141,7 +152,7 @@ def _over_lists(call: Call, lists: Lists | None) -> Value:
     elements = lists.elements(names_in(call))
     if call.name == "count" and is_bare(operand):
         return len(elements)
-    return _aggregate(call.name, [evaluate(operand, element, lists) for element in elements])
+    return _aggregate(call.name, [plain(evaluate(operand, element, lists)) for element in elements])
 
 
 def _aggregate(name: str, values: list[Value]) -> Value:
@@ -152,6 +163,9 @@ def _aggregate(name: str, values: list[Value]) -> Value:
             return values[-1] if values else None
         case "list":
             return tuple(values)
+        case "flatten":
+            holds_lists = any(isinstance(value, tuple) for value in values)
+            return tuple(part for value in values for part in value or ()) if holds_lists else tuple(values)
     present = [value for value in values if value is not None]
     if name == "count":
         return len(present)
@@ -245,10 +259,10 @@ def _compare(operator: str, left: Value, right: Value) -> Value:
 
 
 def _as_decimals(left: Value, right: Value) -> tuple[Value, Value]:
-    """A float that is compared with a decimal is the decimal that is written the same."""
-    return Decimal(repr(left) if isinstance(left, float) else left), Decimal(
-        repr(right) if isinstance(right, float) else right
-    )
+    """Both as floats if one is a float; a float literal is the decimal that is written."""
+    values = [Decimal(repr(value)) if isinstance(value, WrittenFloat) else value for value in (left, right)]
+    of = float if any(isinstance(value, float) for value in values) else Decimal
+    return of(values[0]), of(values[1])
 
 
 def _arithmetic(operator: str, left: Value, right: Value) -> Value:

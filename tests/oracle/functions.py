@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta, timezone
 from decimal import Decimal
+from fractions import Fraction
 from typing import Any
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -144,7 +145,14 @@ def to_timestamp(text: str, layout: str) -> int:
 # --- CAST
 
 
-def cast(value: Any, target: str) -> Any:
+class Date(int):
+    """The midnight of a date: a time like any other, except as text."""
+
+
+NUMBER = r"\s*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\s*"
+
+
+def cast(value: Any, target: str, sizes: tuple[int, ...] = ()) -> Any:
     match target:
         case "STRING":
             return as_text(value)
@@ -156,9 +164,11 @@ def cast(value: Any, target: str) -> Any:
                 raise CastError(value)
             return found
         case "DOUBLE":
-            if isinstance(value, str) and not re.fullmatch(r"\s*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\s*", value):
+            if isinstance(value, str) and not re.fullmatch(NUMBER, value):
                 raise CastError(value)
             return float(value)
+        case "DECIMAL":
+            return decimal(value, *sizes)
         case "BOOLEAN":
             if not isinstance(value, str):
                 return value != 0
@@ -168,12 +178,28 @@ def cast(value: Any, target: str) -> Any:
                 raise CastError(value)
             return words[value.strip().lower()]
         case "TIMESTAMP":
-            return value if isinstance(value, int) else iso_moment(value)
+            return int(value) if isinstance(value, int) else iso_moment(value)
+        case "DATE":
+            return Date(truncated("day", value) if isinstance(value, int) else iso_date(value))
     raise ValueError(target)
+
+
+def decimal(value: Any, digits: int = 10, places: int = 0) -> Decimal:
+    if isinstance(value, str) and not re.fullmatch(NUMBER, value):
+        raise CastError(value)
+    exact = Fraction(repr(value) if isinstance(value, float) else value.strip() if isinstance(value, str) else value)
+    units = math.floor(abs(exact) * 10**places + Fraction(1, 2))
+    if units >= 10**digits:
+        raise CastError(value)
+    return Decimal(units if exact >= 0 else -units).scaleb(-places)
 
 
 def as_text(value: Any) -> str:
     match value:
+        case Date():
+            return f"{moment(value):%Y-%m-%d}"
+        case Decimal():
+            return format(value, "f")
         case bool():
             return str(value).lower()
         case float() if value == 0 or 1e-3 <= abs(value) < 1e7:
@@ -182,6 +208,16 @@ def as_text(value: Any) -> str:
             digits, exponent = f"{Decimal(repr(value)).normalize():E}".split("E")
             return f"{digits if '.' in digits else digits + '.0'}E{int(exponent)}"
     return str(value)
+
+
+def iso_date(text: str) -> int:
+    found = re.match(r"\s*\+?(\d{4})(?:-(\d\d?)(?:-(\d\d?)(?=\s*$|[ T]))?)?(?(3)|\s*$)", text)
+    if found is None:
+        raise CastError(text)
+    try:
+        return in_nanoseconds(datetime(*(int(part or 1) for part in found.groups()), tzinfo=UTC))  # type: ignore[misc]
+    except ValueError as failure:
+        raise CastError(text) from failure
 
 
 def iso_moment(text: str) -> int:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from inside import Call, Entry, Expr, Field, Literal, Return, StructMember, rewrite_expression
-from oracle.conditions import Value, evaluate
+from oracle.conditions import Value, evaluate, plain
 from oracle.model import Bound, Candidate, OracleEvent, OracleMatch
 from oracle.partition import Partition
 from oracle.tree import WHOLE, is_list
@@ -54,7 +54,7 @@ def origins_of(events: Iterable[OracleEvent]) -> tuple[OracleEvent, ...]:
 def columns_of(partition: Partition, match: Candidate) -> dict[str, Value]:
     returns = partition.query.returns
     return {
-        name_of(column, number): value_of(partition, match, column.expression)
+        name_of(column, number): plain(value_of(partition, match, column.expression))
         for number, column in enumerate(returns, start=1)
     }
 

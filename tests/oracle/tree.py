@@ -47,7 +47,9 @@ from inside import (
 Path = tuple[int, ...]
 WHOLE: Path = ()
 
-AGGREGATES = ("count", "sum", "avg", "min", "max", "stddev", "first", "last", "list", "count_distinct", "collect_set")
+AGGREGATES = (
+    "count", "sum", "avg", "min", "max", "stddev", "first", "last", "list", "flatten", "count_distinct", "collect_set"
+)  # fmt: skip
 PREVIOUS = "prev"
 LINEAGE = "lineage"
 

@@ -409,8 +409,14 @@ def _unknown_names(expr: Expr, homes: dict[Name, Scope], groups: Mapping[Name, N
                 f"unknown variable `{part.variable}`",
                 part.span,
                 label=f"variables: {', '.join(map(str, homes))}" if homes else "the pattern has no variables",
-                hint=did_you_mean(str(part.variable), map(str, homes)),
+                hint=did_you_mean(str(part.variable), map(str, homes)) or _column_of_variable(part, homes),
             )
+
+
+def _column_of_variable(field: Field, homes: Mapping[Name, Scope]) -> str:
+    """How to use `user.id` where `user` is a column: outside brackets, a column needs its variable."""
+    path = f"{field.variable}.{field.name}"
+    return f"if `{field.variable}` is a column, write `{next(iter(homes))}.{path}`" if homes else ""
 
 
 def _qualification(name: str, homes: Mapping[Name, Scope], groups: Mapping[Name, Name]) -> str:

@@ -208,7 +208,7 @@ class EventStore:
     def column(self, stream: Stream, name: str) -> pa.Array:
         """A column of all events of a stream, in their order."""
         found = self.streams[stream]
-        return self.once(("column", stream, name), lambda: found.source.column(name).take(pa.array(found.rows)))
+        return self.once(("column", stream, name), lambda: found.source.values(name, found.rows))
 
     def equals(self, stream: Stream, name: str) -> Equals | None:
         """The index of a column of a stream; None for columns that are not integers or text."""

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ensue.expr.kinds import NANOSECONDS_PER_UNIT, TIMES, Kind
-from ensue.expr.types import kind_of
+from ensue.expr.types import convert, kind_of, without_dates
 from ensue.kernels.codes import fill_table, find_texts, intern_texts, intern_values, number_values
 from ensue.kernels.compiler import Bytes, Codes, Int64s
 
@@ -44,10 +44,11 @@ def encode_values(parts: Sequence[pa.Array]) -> tuple[list[Codes], int]:
     if len({part.type for part in parts}) == 1:
         return _encode_parts(parts)
     if kinds <= {Kind.TIMESTAMP} or kinds <= {Kind.DURATION}:
-        return _encode_pairs([_seconds_and_rest(part) for part in parts])
+        return _encode_pairs([_seconds_and_rest(without_dates(part)) for part in parts])
     if Kind.FLOAT in kinds and Kind.INTEGER in kinds and not any(pa.types.is_decimal(part.type) for part in parts):
         return _encode_pairs([_whole_and_fraction(part) for part in parts])
-    return _encode_parts([part.cast(_common_type(parts, kinds)) for part in parts])
+    common = _common_type(parts, kinds)
+    return _encode_parts([convert(part, common) for part in parts])
 
 
 def _common_type(parts: Sequence[pa.Array], kinds: set[Kind]) -> pa.DataType:

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from ensue.engine.uncertainty import Uncertainty, arrange_blocks, read_probabilities
 from ensue.errors import SchemaError, counted
-from ensue.expr.types import readable
+from ensue.expr.types import has_dates, readable, without_dates
 from ensue.kernels.compiler import Codes, Int64s
 from ensue.nodes.names import Stream
 from ensue.nodes.uncertainty import Hierarchy
@@ -183,6 +183,7 @@ class EventSource:
         """The readable values of a column; decimals stay decimals."""
         if name not in self.readable_columns:
             values = readable(self.raw_column(name), name, exact=True)
+            values = without_dates(values) if pa.types.is_date(values.type) else values
             if pa.types.is_string(values.type) and values.nbytes > LONG_TEXT * len(values):
                 values = values.cast(pa.large_string())
             self.readable_columns[name] = values
@@ -197,7 +198,9 @@ class EventSource:
         return [self._piece(name).take(places) for name in names]
 
     def values(self, name: str, rows: Codes) -> pa.Array:
-        """The readable values of a column in some rows."""
+        """The values of a column in some rows, for expressions: decimals stay decimals, and dates stay dates."""
+        if has_dates(self.input.table.schema.field(name).type):
+            return readable(self.taken([name], rows)[0], name, exact=True)
         if self.places is None or name in self.readable_columns or MANY_ROWS * len(rows) > len(self.starts):
             return self.column(name).take(pa.array(rows))
         return readable(self._piece(name).take(pa.array(self.places[rows])), name, exact=True)

@@ -18,6 +18,7 @@ import pyarrow as pa
 
 from ensue.engine.keys import encode_columns
 from ensue.errors import SchemaError
+from ensue.expr.types import as_float
 from ensue.kernels.compiler import Codes, Int64s
 from ensue.nodes.names import Stream
 from ensue.nodes.uncertainty import Hierarchy
@@ -54,7 +55,7 @@ class Uncertainty:
 
 def read_probabilities(column: pa.ChunkedArray, name: str, label: str) -> Floats:
     """The probabilities of the rows of a table."""
-    values = column.cast(pa.float64()) if column.type != pa.float64() else column
+    values = as_float(column).cast(pa.float64())
     numbers: Floats = values.to_numpy() if not values.null_count else values.fill_null(np.nan).to_numpy()
     wrong = np.flatnonzero(~((numbers >= 0) & (numbers <= 1)))
     if len(wrong):

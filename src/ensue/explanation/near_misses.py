@@ -17,6 +17,7 @@ from ensue.engine.rows import MatchChunk
 from ensue.engine.trace_rows import KEY
 from ensue.expr.kinds import NANOSECONDS_PER_UNIT
 from ensue.expr.lists import has_prev
+from ensue.expr.types import as_float
 from ensue.graph.bounds import end_of, start_of
 from ensue.nodes.expressions import Binary, Expr, Field, substitute_fields, variables_of
 from ensue.nodes.names import Name, in_words
@@ -270,8 +271,7 @@ def _apart(left: pa.Array, right: pa.Array) -> Distances:
 def _numbers(side: pa.Array) -> Distances | None:
     if pa.types.is_timestamp(side.type) or pa.types.is_duration(side.type):
         side = side.cast(pa.int64())
-    if pa.types.is_decimal(side.type):
-        side = side.cast(pa.float64())
+    side = as_float(side)
     if not (pa.types.is_integer(side.type) or pa.types.is_floating(side.type)):
         return None
     numbers: Distances = side.to_numpy(zero_copy_only=False).astype(np.float64)

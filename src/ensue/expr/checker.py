@@ -5,19 +5,32 @@ A subexpression with a mistake has the type null, which is compatible with every
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from types import MappingProxyType
 
 from ensue.errors import Problem, Span, did_you_mean
 from ensue.expr import kinds as every_kind
 from ensue.expr.functions import AGGREGATES, FUNCTIONS, Aggregate, Function, Parameter
+from ensue.expr.hints import (
+    aggregate_names,
+    argument_count,
+    arithmetic_hint,
+    article,
+    comparison_hint,
+    condition_hint,
+    conversion_hint,
+    function_hint,
+    list_hint,
+    literal_hint,
+    several_values_hint,
+    single_value_hint,
+    with_article,
+)
 from ensue.expr.kinds import (
     BOOLEAN,
     INTEGER,
     NULL_TYPE,
     NUMBERS,
-    ORDERED,
     PLAIN,
     TIMES,
     Kind,
@@ -26,215 +39,6 @@ from ensue.expr.kinds import (
     constant,
 )
 from ensue.nodes import expressions
-
-# --- words and hints of the messages
-
-# What other systems call our functions.
-_OTHER_NAMES: Mapping[str, str] = MappingProxyType(
-    {
-        "array_agg": "list",
-        "array_contains": "contains",
-        "array_length": "size",
-        "average": "avg",
-        "ceiling": "ceil",
-        "cardinality": "size",
-        "char_length": "length",
-        "character_length": "length",
-        "collect_list": "list",
-        "day_of_year": "dayofyear",
-        "dow": "dayofweek",
-        "ends_with": "endswith",
-        "get_json_object": "json_value",
-        "ifnull": "coalesce",
-        "json_extract": "json_value",
-        "len": "length",
-        "log": "ln",
-        "mean": "avg",
-        "nvl": "coalesce",
-        "pow": "power",
-        "regexp": "regexp_like",
-        "regexp_matches": "regexp_like",
-        "rlike": "regexp_like",
-        "starts_with": "startswith",
-        "std": "stddev",
-        "stddev_samp": "stddev",
-        "str_to_date": "to_timestamp",
-        "string_split": "split",
-        "strptime": "to_timestamp",
-        "substring": "substr",
-        "to_date": "to_timestamp",
-        "total_seconds": "seconds",
-        "unix_timestamp": "epoch",
-    }
-)
-# What chooses among the values of one match, by the aggregate that chooses among those of a list.
-_OF_ONE_MATCH: Mapping[str, str] = MappingProxyType({"min": "least", "max": "greatest"})
-_OTHER_TYPES: Mapping[str, str] = MappingProxyType(
-    {
-        "BOOL": "BOOLEAN",
-        "DATE": "TIMESTAMP",
-        "DATETIME": "TIMESTAMP",
-        "DECIMAL": "DOUBLE",
-        "FLOAT": "DOUBLE",
-        "INTEGER": "INT",
-        "LONG": "BIGINT",
-        "NUMERIC": "DOUBLE",
-        "REAL": "DOUBLE",
-        "TEXT": "STRING",
-        "VARCHAR": "STRING",
-    }
-)
-_TIMESTAMP_EXAMPLE = "TIMESTAMP '2024-01-31 12:00:00'"
-
-
-# --- words
-
-
-def article(word: str) -> str:
-    """The article for the name of a kind, with a space: "a ", "an ", or none before "text"."""
-    if word == Kind.TEXT.word:
-        return ""
-    return "an " if word[0] in "aeio" else "a "
-
-
-def with_article(own: Type) -> str:
-    """The name of a type with its article, for messages."""
-    if own.kind is Kind.OTHER and own.element is None:
-        return f"a value of type {own.name}"
-    word = own.word
-    return article(word) + word
-
-
-def argument_count(number: int) -> str:
-    """A number of arguments as text: "1 argument", "2 arguments"."""
-    return "1 argument" if number == 1 else f"{number} arguments"
-
-
-# --- hints
-
-
-def condition_hint(found: Type) -> str:
-    """A hint on how to turn a value into a condition."""
-    if found.element is not None:
-        return "compare an aggregate of the list with a value, for example `count(...) > 0`"
-    if found.kind in NUMBERS:
-        return "compare it with a value, for example `... != 0`"
-    return "compare it with a value, for example `... IS NOT NULL`"
-
-
-def comparison_hint(left: expressions.Expr, right: expressions.Expr, left_kind: Kind, right_kind: Kind) -> str:
-    """A hint on how to make two values of different types comparable."""
-    kinds = {left_kind, right_kind}
-    if Kind.TIMESTAMP in kinds:
-        other = right if left_kind is Kind.TIMESTAMP else left
-        if isinstance(other, expressions.Literal) and isinstance(other.value, str):
-            return f"write a time as TIMESTAMP '{other.value}'"
-        if kinds & NUMBERS:
-            return f"write a time as {_TIMESTAMP_EXAMPLE}, or compare the seconds since 1970: epoch(...)"
-        return f"write a time as {_TIMESTAMP_EXAMPLE}"
-    if Kind.DURATION in kinds:
-        number = right if left_kind is Kind.DURATION else left
-        if isinstance(number, expressions.Literal) and kinds & NUMBERS:
-            return f"write a duration with its unit, for example {number.value} seconds"
-        return "write a duration with its unit, for example 5 seconds, or compare its length: seconds(...)"
-    hint = literal_hint(left, right_kind) or literal_hint(right, left_kind)
-    if Kind.TEXT in kinds and kinds & NUMBERS:
-        text, number = (left, right) if left_kind is Kind.TEXT else (right, left)
-        convert = _cast_hint(text, number)
-        return f"{hint}, or {convert}" if hint else convert
-    return hint
-
-
-def _cast_hint(text: expressions.Expr, number: expressions.Expr) -> str:
-    """How to convert one side of a comparison of a text with a number."""
-    if constant(text) is not None:
-        return f"convert the number: CAST({_written(number)} AS STRING)"
-    value = constant(number)
-    whole = isinstance(value, expressions.Literal) and isinstance(value.value, int)
-    return f"convert the text: CAST({_written(text)} AS {'BIGINT' if whole else 'DOUBLE'})"
-
-
-def _written(expr: expressions.Expr) -> str:
-    if not isinstance(expr, expressions.Field):
-        return "..."
-    return expr.name if expr.variable is None else f"{expr.variable}.{expr.name}"
-
-
-def literal_hint(expr: expressions.Expr, wanted: Kind) -> str:
-    """A hint on how to write a literal as the wanted kind; empty if that is not possible."""
-    literal = constant(expr)
-    if not isinstance(literal, expressions.Literal) or literal.value is None:
-        return ""
-    if wanted is Kind.TEXT and not isinstance(literal.value, str):
-        return f"write '{str(literal.value).upper()}' in quotes to make it text"
-    if wanted in NUMBERS and isinstance(literal.value, str) and _is_number(literal.value):
-        return f"write {literal.value.strip()} without quotes to make it a number"
-    if wanted is Kind.BOOLEAN and str(literal.value).lower() in ("true", "false"):
-        return f"write {str(literal.value).upper()} without quotes"
-    if wanted is Kind.BOOLEAN and literal.value in (0, 1):
-        return "write TRUE or FALSE"
-    return ""
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
-
-
-def list_hint() -> str:
-    """A hint for a list that is used where one value is needed."""
-    return f"use an aggregate of the list: {', '.join(aggregate_names())}"
-
-
-def aggregate_names() -> list[str]:
-    """The aggregates as they are written; DISTINCT belongs to `count`."""
-    return [name for name in AGGREGATES if name != "count_distinct"]
-
-
-def single_value_hint(name: str) -> str:
-    """A hint for an aggregate of a single value."""
-    instead = _OF_ONE_MATCH.get(name)
-    repeat = "repeat the variable, for example `T t{2,5}` or `COLLECT T t`"
-    return f"{repeat}; to choose among values of one match, use `{instead}(x, y)`" if instead else repeat
-
-
-def several_values_hint(aggregate: Aggregate) -> str:
-    """A hint for an aggregate with several arguments."""
-    instead = _OF_ONE_MATCH.get(aggregate.name)
-    return f"`{instead}` chooses among its arguments" if instead else f"for example {aggregate.example}"
-
-
-def arithmetic_hint(expr: expressions.Binary, left_type: Type, right_type: Type) -> str:
-    """A hint for an operator that is not defined for its operands."""
-    if left_type.element is not None or right_type.element is not None:
-        return list_hint()
-    left, right = left_type.kind, right_type.kind
-    kinds = {left, right}
-    if expr.operator == "+" and kinds == {Kind.TEXT}:
-        return "concatenate text with `||`"
-    if expr.operator == "||":
-        return "`||` concatenates text with text" if kinds & (PLAIN - {Kind.TEXT}) else ""
-    if kinds & {Kind.TIMESTAMP, Kind.DURATION} and kinds & NUMBERS and expr.operator in ("+", "-"):
-        number = expr.right if right in NUMBERS else expr.left
-        amount = number.value if isinstance(number, expressions.Literal) else 5
-        return f"write a duration with its unit, for example {amount} seconds"
-    if kinds == {Kind.TIMESTAMP} and expr.operator == "+":
-        return "`-` gives the duration between two times"
-    if Kind.TEXT in kinds and kinds & ORDERED:
-        return literal_hint(expr.left, right) or literal_hint(expr.right, left)
-    return ""
-
-
-def function_hint(name: str) -> str:
-    """A hint that suggests a function for an unknown function name."""
-    if name == "mod":
-        return "write the remainder as `x % y`"
-    meant = _OTHER_NAMES.get(name)
-    return f"did you mean `{meant}`?" if meant else did_you_mean(name, (*FUNCTIONS, *aggregate_names()))
-
 
 # --- checker
 
@@ -408,6 +212,7 @@ class _Checker:
         left_type: Type,
         right_type: Type,
         span: Span | None,
+        fixed: expressions.Expr | None = None,
     ) -> Type:
         kinds = (left_type.kind, right_type.kind)
         label = f"{left_type.word} {operator} {right_type.word}"
@@ -428,7 +233,7 @@ class _Checker:
                 f"{left_type.word} and {right_type.word} cannot be compared",
                 span,
                 label,
-                comparison_hint(left, right, *kinds),
+                comparison_hint(left, right, *kinds, fixed),
             )
         elif Kind.BOOLEAN in kinds and operator not in ("=", "!="):
             self.report("type-clash", "booleans have no order", span, label, "compare them with = or !=")
@@ -441,11 +246,13 @@ class _Checker:
             self.report("type-clash", "IN a table does not compare times and durations", expr.span, found.word, hint)
         elif expr.values is not None:
             column = expressions.Field(None, expr.column or expr.table)
-            self.comparison("=", expr.operand, column, found, expr.values.type, expr.span)
+            self.comparison("=", expr.operand, column, found, expr.values.type, expr.span, fixed=column)
 
     def like(self, expr: expressions.Like, found: Type, pattern: str) -> None:
         if found.kind not in (Kind.TEXT, Kind.NULL):
-            self.report("type-clash", f"LIKE expects text, found {with_article(found)}", expr.operand.span, found.word)
+            message = f"LIKE expects text, found {with_article(found)}"
+            hint = conversion_hint(expr.operand, found.kind, Kind.TEXT)
+            self.report("type-clash", message, expr.operand.span, found.word, hint)
         backslashes = len(pattern) - len(pattern.rstrip("\\"))
         if backslashes % 2:
             self.report(
@@ -460,7 +267,8 @@ class _Checker:
     def negation(self, expr: expressions.Unary, found: Type) -> Type:
         if found.kind in NUMBERS | {Kind.DURATION, Kind.NULL}:
             return found
-        return self.report("type-clash", f"`-` is not defined for {found.word}", expr.span, f"- {found.word}")
+        hint = conversion_hint(expr.operand, found.kind, Kind.FLOAT)
+        return self.report("type-clash", f"`-` is not defined for {found.word}", expr.span, f"- {found.word}", hint)
 
     def arithmetic(self, expr: expressions.Binary, left: Type, right: Type) -> Type:
         result = every_kind.arithmetic_type(expr.operator, left, right)
@@ -498,7 +306,7 @@ class _Checker:
                     f"{what} have different types: {common.word} and {found.word}",
                     value.span or span,
                     f"expected {common.word}, found {found.word}",
-                    literal_hint(value, common.kind),
+                    literal_hint(value, common.kind) or conversion_hint(value, found.kind, common.kind),
                 )
             common = both
         return common
@@ -544,24 +352,17 @@ class _Checker:
 
     def cast(self, expr: expressions.Cast, found: Type) -> Type:
         word = "TRY_CAST" if expr.lenient else "CAST"
-        if expr.target not in every_kind.CASTS:
-            meant = _OTHER_TYPES.get(expr.target)
-            hint = f"did you mean `{meant}`?" if meant else did_you_mean(expr.target, every_kind.CASTS)
-            return self.report(
-                "cast-type",
-                f"unknown type `{expr.target}` in {word}",
-                expr.span,
-                f"types: {', '.join(every_kind.CASTS)}",
-                hint,
-            )
+        flaw = every_kind.cast_flaw(expr, word)
+        if flaw is not None:
+            return self.report("cast-type", flaw.message, expr.span, flaw.label, flaw.hint)
         result, kinds = every_kind.CASTS[expr.target]
         if found.kind in kinds or found.kind is Kind.NULL:
-            return found if result.kind is found.kind is Kind.TIMESTAMP else result
+            return found if expr.target == "TIMESTAMP" and found.kind is Kind.TIMESTAMP else result
         hint = {
             Kind.DURATION: "use the length of the duration: seconds(...)",
             Kind.TIMESTAMP: "use the seconds since 1970: epoch(...)",
         }.get(found.kind, "")
-        message = f"{word} cannot convert {with_article(found)} to {expr.target}"
+        message = f"{word} cannot convert {with_article(found)} to {expr.type}"
         return self.report("type-clash", message, expr.span, found.word, hint)
 
     # --- lists
@@ -586,7 +387,9 @@ class _Checker:
             return self.report("not-a-list", message, span, found.word, single_value_hint(aggregate.name))
         if element is not None and element.kind not in aggregate.kinds | {Kind.NULL}:
             message = f"`{aggregate.name}` is not defined for {with_article(found)}"
-            return self.report("function-arguments", message, span, found.word, f"for example {aggregate.example}")
+            convert = conversion_hint(expr.arguments[0], element.kind, Kind.FLOAT)
+            hint = convert or f"for example {aggregate.example}"
+            return self.report("function-arguments", message, span, found.word, hint)
         return aggregate.result_type(found)
 
     def misplaced_prev(self, expr: expressions.Call) -> Type:
@@ -629,7 +432,7 @@ class _Checker:
         """`contains(list, x)`: x is compared with the elements. The first type is null if it is not known yet."""
         if lists.element is not None:
             first, second = expr.arguments
-            self.comparison("=", first, second, lists.element.readable, value, expr.span)
+            self.comparison("=", first, second, lists.element.readable, value, expr.span, fixed=first)
         return BOOLEAN
 
     def unknown_function(self, expr: expressions.Call) -> Type:
@@ -669,7 +472,9 @@ class _Checker:
         if kind is not Kind.NULL and (kind not in parameter.kinds or (kind is Kind.OTHER and not is_nested)):
             wanted = parameter.word
             message = f"{where} must be {article(wanted)}{wanted}, found {with_article(found)}"
-            self.report("function-arguments", message, span, found.word, example)
+            only = Kind.FLOAT if parameter.kinds == NUMBERS else next(iter(parameter.kinds))
+            hint = conversion_hint(argument, kind, only) if len(parameter.kinds - {Kind.INTEGER}) <= 1 else ""
+            self.report("function-arguments", message, span, found.word, hint or example)
             return False
         if not parameter.constant:
             return True

@@ -1,28 +1,34 @@
 """CAST and `to_timestamp` on Arrow arrays: the converted values, and the values that cannot be converted.
 
-The rules are those of Spark with ANSI mode. Floats become text once for each different value; nothing else loops.
+The rules are those of Spark with ANSI mode. Floats and decimals become text, and values become decimals, once for each
+different value; nothing else loops.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from decimal import ROUND_HALF_UP, Context, Decimal
 from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 
+from ensue.errors import SchemaError
 from ensue.expr import types
-from ensue.expr.kinds import LARGEST_INTEGER, SMALLEST_INTEGER, Kind
-from ensue.expr.notations import ISO_MOMENT, MONTHS
+from ensue.expr.kinds import LARGEST_INTEGER, MOST_DIGITS, SMALLEST_INTEGER, Kind, decimal_size
+from ensue.expr.notations import ISO_DATE, ISO_MOMENT, MONTHS
 
 Converted: TypeAlias = "tuple[Any, Any]"
 """The values, null where a value cannot be converted; and the numpy mask of those values."""
 
 _RANGES = {"INT": (-(2**31), 2**31 - 1), "BIGINT": (SMALLEST_INTEGER, LARGEST_INTEGER)}
 _BLANKS = " \t\n\x0b\f\r"
+_NUMBER = r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?"
+_WIDE = Context(prec=2 * MOST_DIGITS + 1)
 
 
-def converted(values: types.Array, target: str) -> Converted:
-    """Converts an array to the type of a CAST."""
+def converted(values: types.Array, target: str, sizes: tuple[int, ...] = ()) -> Converted:
+    """Converts an array to the type of a CAST. Dates are converted from dates, and a DATE is a date."""
     kind = types.kind_of(values.type)
     match target, kind:
         case "STRING", _:
@@ -48,8 +54,17 @@ def converted(values: types.Array, target: str) -> Converted:
             return values, _nothing(values)
         case "BOOLEAN", _:
             return types.arrow.not_equal(types.convert(values, pa.float64()), 0.0), _nothing(values)
+        case "DECIMAL", _:
+            return _checked(values, _decimals(values, sizes))
         case "TIMESTAMP", Kind.TEXT:
             return moments(values, ISO_MOMENT)
+        case "TIMESTAMP", _:
+            return types.without_dates(values), _nothing(values)
+        case "DATE", Kind.TEXT:
+            found, failed = moments(values, ISO_DATE)
+            return found.cast(pa.date32()), failed
+        case "DATE", _:
+            return _dates(values), _nothing(values)
     return values, _nothing(values)
 
 
@@ -102,7 +117,7 @@ def _integers_of_numbers(values: Any, low: int, high: int) -> Any:
 
 
 def _floats_of_text(texts: Any) -> Any:
-    found = _matching(texts, r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
+    found = _matching(texts, _NUMBER)
     plain = types.arrow.replace_substring_regex(found, pattern=r"\A\+", replacement="")
     numbers = plain.cast(pa.float64())
     return _only_where(types.arrow.is_finite(numbers), numbers)
@@ -118,20 +133,56 @@ def _booleans_of_text(texts: Any) -> Any:
     return _only_where(types.arrow.or_(is_true, is_false), is_true)
 
 
+def _decimals(values: Any, sizes: tuple[int, ...]) -> Any:
+    """Decimals of the given digits and places, halves rounded away from zero; null where the digits do not fit."""
+    size = decimal_size(sizes)
+    assert size is not None, "the checker has refused other sizes"
+    digits, places = size
+    if pa.types.is_boolean(values.type):
+        values = values.cast(pa.int8())
+
+    def decimal(value: Any) -> Decimal | None:
+        return _decimal(value, digits, places)
+
+    if types.kind_of(values.type) is Kind.TEXT:
+        values = _matching(values, _NUMBER)
+    return _once_each(values, decimal, pa.decimal128(digits, places))
+
+
+def _decimal(value: Any, digits: int, places: int) -> Decimal | None:
+    # The text of a float is the number that is meant: 1.005 becomes 1.01.
+    try:
+        exact = Decimal(repr(value) if isinstance(value, float) else value)
+    except (ArithmeticError, TypeError):
+        return None
+    if not exact.is_finite() or exact.adjusted() >= MOST_DIGITS:
+        return None
+    rounded = exact.quantize(Decimal(1).scaleb(-places), ROUND_HALF_UP, _WIDE)
+    return rounded if rounded.is_zero() or rounded.adjusted() < digits - places else None
+
+
 # --- text
 
 
 def _text(values: Any, kind: Kind) -> Any:
     if kind is Kind.TEXT:
         return values
+    if pa.types.is_date(values.type):
+        return types.arrow.strftime(values, format="%Y-%m-%d")
     if kind is Kind.TIMESTAMP:
-        local = values if values.type.tz is None else types.arrow.local_timestamp(values)
-        written = types.arrow.strftime(local, format="%Y-%m-%d %H:%M:%S")
+        written = types.arrow.strftime(local_time(values), format="%Y-%m-%d %H:%M:%S")
         return types.arrow.replace_substring_regex(written, pattern=r"\.0*\z|(\.[0-9]*[1-9])0+\z", replacement=r"\1")
     if pa.types.is_floating(values.type):
-        encoded = types.convert(values, pa.float64()).dictionary_encode()
-        return pa.array(map(float_text, encoded.dictionary.to_pylist()), pa.string()).take(encoded.indices)
+        return _once_each(types.convert(values, pa.float64()), float_text, pa.string())
+    if pa.types.is_decimal(values.type):
+        return _once_each(values, lambda value: format(value, "f"), pa.string())
     return values.cast(pa.string())
+
+
+def _once_each(values: Any, function: Callable[[Any], Any], result: pa.DataType) -> Any:
+    """Applies a function of Python to each different value."""
+    encoded = values.dictionary_encode()
+    return pa.array(map(function, encoded.dictionary.to_pylist()), result).take(encoded.indices)
 
 
 def float_text(number: float) -> str:
@@ -149,6 +200,30 @@ def float_text(number: float) -> str:
 
 
 # --- timestamps
+
+
+def local_time(moment: Any) -> Any:
+    """The local time of a timestamp in its time zone, without the time zone."""
+    zone = moment.type.tz
+    if zone is None:
+        return moment
+    if zone == "UTC":
+        return moment.cast(pa.timestamp(moment.type.unit))
+    try:
+        return types.arrow.local_timestamp(moment)
+    except pa.ArrowInvalid as unknown:
+        raise SchemaError(
+            "unknown-time-zone",
+            f"unknown time zone `{zone}` in the type of a column",
+            "cast the column to a known time zone before the run, for example pa.timestamp('us', 'UTC')",
+        ) from unknown
+
+
+def _dates(values: Any) -> Any:
+    """The local dates of timestamps."""
+    if pa.types.is_date(values.type):
+        return values.cast(pa.date32())
+    return types.arrow.floor_temporal(local_time(values), unit="day").cast(pa.date32())
 
 
 def moments(texts: types.Array, pattern: str) -> Converted:

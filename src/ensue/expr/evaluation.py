@@ -17,12 +17,13 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from ensue.errors import Problem, QueryError, SchemaError, Span
+from ensue.errors import Problem, QueryError, Span
 from ensue.expr import containers, conversion, types
+from ensue.expr.conversion import local_time
 from ensue.expr.functions import AGGREGATES, FUNCTIONS, Function
 from ensue.expr.kinds import CASTS, LARGEST_INTEGER, NANOSECONDS_PER_UNIT, NUMBERS, TIMES, Kind, constant
 from ensue.expr.notations import moment_pattern, with_one_group
-from ensue.expr.operators import NULL, UNKNOWN, compared, computed, inverted_if, is_like, negative, overflow
+from ensue.expr.operators import NULL, UNKNOWN, compared, computed, decimals, inverted_if, is_like, negative, overflow
 from ensue.expr.reductions import aggregated, gathered
 from ensue.nodes import expressions
 
@@ -140,12 +141,6 @@ def regexp_extract(text: Any, pattern: Any, group: Any = None) -> Any:
 # --- any kind
 
 
-def nullif(x: Any, y: Any) -> Any:
-    """Null where both are equal, `x` elsewhere."""
-    same = types.arrow.fill_null(types.arrow.equal(x, y), False)
-    return types.arrow.if_else(same, pa.scalar(None, x.type), x)
-
-
 def extreme(kernel: Callable[..., Any]) -> Callable[..., Any]:
     """Applies a kernel that picks one of several values and ignores nulls to any kind that has an order."""
 
@@ -162,32 +157,15 @@ def extreme(kernel: Callable[..., Any]) -> Callable[..., Any]:
 # --- times
 
 
-def _local(moment: Any) -> Any:
-    """The local time of a timestamp in its time zone, without the time zone."""
-    zone = moment.type.tz
-    if zone is None:
-        return moment
-    if zone == "UTC":
-        return moment.cast(pa.timestamp(moment.type.unit))
-    try:
-        return types.arrow.local_timestamp(moment)
-    except pa.ArrowInvalid as unknown:
-        raise SchemaError(
-            "unknown-time-zone",
-            f"unknown time zone `{zone}` in the type of a column",
-            "cast the column to a known time zone before the run, for example pa.timestamp('us', 'UTC')",
-        ) from unknown
-
-
 def part(kernel: Callable[..., Any], **options: Any) -> Callable[[Any], Any]:
     """Applies the kernel to the local time."""
-    return lambda moment: kernel(_local(moment), **options)
+    return lambda moment: kernel(local_time(moment), **options)
 
 
 def date_trunc(unit: Any, moment: Any) -> Any:
     """The start of the unit that contains the timestamp, in local time."""
     name = unit.as_py().lower()
-    local = _local(moment)
+    local = local_time(moment)
     floor = types.arrow.floor_temporal(local, unit=name, week_starts_monday=True)
     zone = moment.type.tz
     if zone is None or zone == "UTC":
@@ -235,7 +213,6 @@ _CALCULATIONS: Mapping[str, Callable[..., Any]] = MappingProxyType(
         "regexp_extract": regexp_extract,
         "json_value": containers.json_value,
         "coalesce": types.arrow.coalesce,
-        "nullif": nullif,
         "least": extreme(types.arrow.min_element_wise),
         "greatest": extreme(types.arrow.max_element_wise),
         "year": part(types.arrow.year),
@@ -353,10 +330,8 @@ def _value(expr: expressions.Expr, rows: _Rows) -> Any:
     if literal is not None:
         return _literal(literal)
     match expr:
-        case expressions.Field() | expressions.Member() | expressions.Entry():
-            return types.as_float(_exact(expr, rows))
-        case expressions.Cast():
-            return _cast(expr, rows)
+        case expressions.Field() | expressions.Member() | expressions.Entry() | expressions.Cast():
+            return types.without_dates(types.as_float(_exact(expr, rows)))
         case expressions.Unary("not", operand):
             return types.arrow.invert(_condition(operand, rows))
         case expressions.Unary(_, operand):
@@ -377,7 +352,10 @@ def _value(expr: expressions.Expr, rows: _Rows) -> Any:
             return inverted_if(negated, _is_one_of(operand, items, rows))
         case expressions.InTable(operand, negated=negated, values=values):
             assert values is not None, "the rows of a table are known when a query is planned"
-            return inverted_if(negated, _looked_up(_value(operand, rows), values.array))
+            wanted = _exact(operand, rows)
+            if pa.types.is_decimal(values.array.type):
+                wanted = _as_decimal(operand, wanted)
+            return inverted_if(negated, _looked_up(wanted, values.array))
         case expressions.Between(operand, low, high, negated):
             above = compared(">=", *_comparands(operand, low, rows))
             below = compared("<=", *_comparands(operand, high, rows))
@@ -406,6 +384,8 @@ def _value(expr: expressions.Expr, rows: _Rows) -> Any:
                 )
         case expressions.Call("to_timestamp" | "try_to_timestamp"):
             return _moments(expr, rows)
+        case expressions.Call("nullif"):
+            return _nullif(expr, rows)
         case expressions.Call("contains", (first, second)) if types.element_type(_value(first, rows).type) is not None:
             return containers.contains(_broadcast(_value(first, rows), rows.length), _value(second, rows))
         case expressions.Call(name, arguments):
@@ -416,7 +396,7 @@ def _value(expr: expressions.Expr, rows: _Rows) -> Any:
 
 
 def _exact(expr: expressions.Expr, rows: _Rows) -> Any:
-    """The value of an expression; a field that is a decimal stays a decimal."""
+    """The value of an expression; decimals and dates that are fields or results of CAST stay what they are."""
     match expr:
         case expressions.Field():
             return rows.column(expr)
@@ -424,6 +404,8 @@ def _exact(expr: expressions.Expr, rows: _Rows) -> Any:
             return containers.member(_exact(operand, rows), name)
         case expressions.Entry(operand, key):
             return containers.entry(_exact(operand, rows), _value(key, rows))
+        case expressions.Cast():
+            return _cast(expr, rows)
     return _value(expr, rows)
 
 
@@ -466,9 +448,9 @@ def _cast(expr: expressions.Cast, rows: _Rows) -> Any:
     if types.kind_of(value.type) is Kind.NULL:
         return pa.scalar(None, result)
     column = pa.array([value], value.type) if isinstance(value, pa.Scalar) else value
-    found, failed = conversion.converted(column, expr.target)
+    found, failed = conversion.converted(column, expr.target, expr.sizes)
     if not expr.lenient:
-        _require(column, failed, expr.operand, rows, _CastFailure(expr.target, "TRY_CAST", expr.span))
+        _require(column, failed, expr.operand, rows, _CastFailure(expr.type, "TRY_CAST", expr.span))
     return found[0] if isinstance(value, pa.Scalar) else found
 
 
@@ -537,8 +519,11 @@ def _is_one_of(searched: expressions.Expr, items: Sequence[expressions.Expr], ro
 
 
 def _looked_up(operand: Any, values: types.Array) -> Any:
-    common = types.common_type((operand.type, values.type))
-    if common is None or types.kind_of(operand.type) is Kind.NULL:
+    if types.kind_of(operand.type) is Kind.NULL:
+        return UNKNOWN
+    operand, values = _alike(operand, values)
+    common = operand.type if pa.types.is_decimal(operand.type) else types.common_type((operand.type, values.type))
+    if common is None:
         return UNKNOWN
     wanted, candidates = types.convert(operand, common), types.convert(values, common)
     if pa.types.is_floating(common):
@@ -548,6 +533,32 @@ def _looked_up(operand: Any, values: types.Array) -> Any:
     if isinstance(wanted, pa.Array) and wanted.null_count == 0:
         return found
     return types.arrow.if_else(types.arrow.is_valid(wanted), found, UNKNOWN)
+
+
+def _alike(operand: Any, values: Any) -> tuple[Any, Any]:
+    """Both sides of a lookup with one type of number, without the values that no number of that type equals."""
+    if pa.types.is_decimal(operand.type) or pa.types.is_decimal(values.type):
+        return decimals(operand, values)
+    kinds = types.kind_of(operand.type), types.kind_of(values.type)
+    if kinds == (Kind.INTEGER, Kind.FLOAT):
+        whole = types.arrow.equal(types.arrow.floor(values), values)
+        inside = types.arrow.and_(types.arrow.greater_equal(values, -(2.0**63)), types.arrow.less(values, 2.0**63))
+        return operand, values.filter(types.arrow.and_(whole, inside)).cast(pa.int64())
+    if kinds == (Kind.FLOAT, Kind.INTEGER):
+        floats = types.convert(values, pa.float64())
+        return operand, floats.filter(compared("=", values, floats))
+    return operand, values
+
+
+def _nullif(expr: expressions.Call, rows: _Rows) -> Any:
+    """Null where both arguments are equal, as `=` compares them; the first one elsewhere."""
+    x, y = expr.arguments
+    value = _value(x, rows)
+    result = _result_type(FUNCTIONS["nullif"], (value, _value(y, rows)))
+    with overflow("nullif", expr.span):
+        value = types.convert(value, result)
+        same = types.arrow.fill_null(compared("=", *_comparands(x, y, rows)), False)
+    return types.arrow.if_else(same, pa.scalar(None, result), value)
 
 
 # --- CASE

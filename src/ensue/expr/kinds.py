@@ -14,7 +14,8 @@ from functools import reduce
 from types import MappingProxyType
 from typing import Any
 
-from ensue.nodes.expressions import NANOSECONDS_PER, Duration, Expr, Literal, Timestamp, Unary
+from ensue.errors import Problem, did_you_mean
+from ensue.nodes.expressions import NANOSECONDS_PER, Cast, Duration, Expr, Literal, Timestamp, Unary
 
 UNITS = ("s", "ms", "us", "ns")
 NANOSECONDS_PER_UNIT = {
@@ -119,6 +120,8 @@ INTEGER = Type(Kind.INTEGER)
 FLOAT = Type(Kind.FLOAT)
 TEXT = Type(Kind.TEXT)
 MOMENT = Type(Kind.TIMESTAMP, "us")
+DAY = Type(Kind.TIMESTAMP, "s")
+"""The type that dates are read as."""
 NULL_TYPE = Type(Kind.NULL)
 
 
@@ -135,11 +138,62 @@ CASTS: Mapping[str, tuple[Type, frozenset[Kind]]] = MappingProxyType(
         "BIGINT": (INTEGER, NUMBERS | {Kind.BOOLEAN, Kind.TEXT}),
         "INT": (INTEGER, NUMBERS | {Kind.BOOLEAN, Kind.TEXT}),
         "DOUBLE": (FLOAT, NUMBERS | {Kind.BOOLEAN, Kind.TEXT}),
+        "DECIMAL": (FLOAT, NUMBERS | {Kind.BOOLEAN, Kind.TEXT}),
         "BOOLEAN": (BOOLEAN, NUMBERS | {Kind.BOOLEAN, Kind.TEXT}),
         "TIMESTAMP": (MOMENT, frozenset({Kind.TEXT, Kind.TIMESTAMP})),
+        "DATE": (DAY, frozenset({Kind.TEXT, Kind.TIMESTAMP})),
     }
 )
 """The types of CAST: the type of the result, and the kinds that can be converted."""
+
+MOST_DIGITS = 38
+"""The digits of the widest DECIMAL."""
+
+
+_OTHER_TYPES: Mapping[str, str] = MappingProxyType(
+    {
+        "BOOL": "BOOLEAN",
+        "DATETIME": "TIMESTAMP",
+        "DEC": "DECIMAL",
+        "FLOAT": "DOUBLE",
+        "INTEGER": "INT",
+        "LONG": "BIGINT",
+        "NUMERIC": "DECIMAL",
+        "REAL": "DOUBLE",
+        "TEXT": "STRING",
+        "VARCHAR": "STRING",
+    }
+)
+"""What other systems call the types of CAST."""
+
+
+def decimal_size(sizes: tuple[int, ...]) -> tuple[int, int] | None:
+    """The digits of a DECIMAL, and how many of them are decimal places; None if there is no such type.
+
+    >>> decimal_size(()), decimal_size((12,)), decimal_size((4, 2)), decimal_size((2, 4))
+    ((10, 0), (12, 0), (4, 2), None)
+    """
+    if len(sizes) > 2:
+        return None
+    digits, places = (*sizes, *(10, 0)[len(sizes) :])
+    return (digits, places) if 1 <= digits <= MOST_DIGITS and places <= digits else None
+
+
+def cast_flaw(cast: Cast, word: str) -> Problem | None:
+    """The mistake in the type of a CAST, without its position; None if there is none."""
+    if cast.target not in CASTS:
+        meant = _OTHER_TYPES.get(cast.target)
+        hint = f"did you mean `{meant}`?" if meant else did_you_mean(cast.target, CASTS)
+        message = f"unknown type `{cast.target}` in {word}"
+        return Problem("cast-type", message, label=f"types: {', '.join(CASTS)}", hint=hint)
+    if not cast.sizes or (cast.target == "DECIMAL" and decimal_size(cast.sizes) is not None):
+        return None
+    if cast.target == "DECIMAL":
+        message = f"unknown type `{cast.type}` in {word}"
+        hint = "write DECIMAL(digits, places) with at most 38 digits, decimal places included: DECIMAL(10, 2)"
+    else:
+        message, hint = f"the type `{cast.target}` has no size", f"write {cast.target}"
+    return Problem("cast-type", message, label=cast.type, hint=hint)
 
 
 # --- types of operators

@@ -189,6 +189,9 @@ ISO_MOMENT = (
 )
 """What CAST reads as a timestamp."""
 
+ISO_DATE = r"[+]?(?P<year>[0-9]{4})(?:-(?P<month>[0-9]{1,2})(?:-(?P<day>[0-9]{1,2})(?:[ T](?:.|\n)*)?)?)?"
+"""What CAST reads as a date; a time of day is ignored."""
+
 _FORMAT = re.compile(r"'((?:[^']|'')*)'|([A-Za-z])\2*|[^A-Za-z']+|'")
 
 

@@ -16,7 +16,17 @@ import pyarrow as pa
 
 from ensue.errors import Problem, QueryError, Span
 from ensue.expr.kinds import LARGEST_INTEGER, NANOSECONDS_PER_UNIT, NUMBERS, SMALLEST_INTEGER, TIMES, Kind
-from ensue.expr.types import arithmetic_type, arrow, as_float, common_type, convert, kind_of, nan_to_null, unit_of
+from ensue.expr.types import (
+    arithmetic_type,
+    arrow,
+    as_float,
+    common_type,
+    convert,
+    kind_of,
+    nan_to_null,
+    unit_of,
+    without_dates,
+)
 
 _COMPARE: Mapping[str, Callable[[Any, Any], Any]] = MappingProxyType(
     {
@@ -83,9 +93,9 @@ def compared(operator: str, left: Any, right: Any) -> Any:
     if Kind.NULL in kinds:
         return UNKNOWN
     if kinds[0] in TIMES:
-        return _compared_times(operator, left, right)
+        return _compared_times(operator, without_dates(left), without_dates(right))
     if pa.types.is_decimal(left.type) or pa.types.is_decimal(right.type):
-        return _compared_decimals(operator, left, right)
+        return _COMPARE[operator](*decimals(left, right))
     if kinds == (Kind.INTEGER, Kind.FLOAT):
         return _compared_numbers(operator, left, right)
     if kinds == (Kind.FLOAT, Kind.INTEGER):
@@ -96,13 +106,13 @@ def compared(operator: str, left: Any, right: Any) -> Any:
     return _COMPARE[operator](convert(left, common), convert(right, common))
 
 
-def _compared_decimals(operator: str, left: Any, right: Any) -> Any:
-    """Compares decimals with decimals and integers exactly, and with floats as floats."""
+def decimals(left: Any, right: Any) -> tuple[Any, Any]:
+    """A decimal and a number with a common type: exact with decimals and integers, floats with floats."""
     if pa.types.is_floating(left.type) or pa.types.is_floating(right.type):
-        return _COMPARE[operator](as_float(left), as_float(right))
+        return as_float(left), as_float(right)
     scale = max(value.type.scale for value in (left, right) if pa.types.is_decimal(value.type))
     wide = pa.decimal256(_DIGITS, scale)
-    return _COMPARE[operator](left.cast(wide), right.cast(wide))
+    return left.cast(wide), right.cast(wide)
 
 
 def _compared_numbers(operator: str, whole: Any, number: Any) -> Any:

@@ -180,7 +180,7 @@ def readable(column: Column, name: str, *, exact: bool = False) -> Array:
     """Converts a source column to the form that expressions are evaluated on: one chunk, few types, NaN as null.
 
     Data is copied only if it has to change. `name` is the column name for messages. With `exact`, decimals stay
-    decimals.
+    decimals and dates stay dates.
 
     >>> readable(pa.chunked_array([[1.0], [float("nan")]]), "x").to_pylist()
     [1.0, None]
@@ -190,7 +190,7 @@ def readable(column: Column, name: str, *, exact: bool = False) -> Array:
     if pa.types.is_string(target):
         return _contiguous(_narrowest_text(plain))
     whole = _contiguous(plain)
-    if exact and pa.types.is_decimal(whole.type):
+    if exact and (pa.types.is_decimal(whole.type) or pa.types.is_date(whole.type)):
         return whole
     if whole.type != target:
         whole = _converted(whole, target, name)
@@ -247,8 +247,7 @@ def _narrowest_text(column: Column) -> Column:
 
 def _converted(column: Array, target: pa.DataType, name: str) -> Array:
     if pa.types.is_floating(target):
-        # A decimal or half float becomes the nearest float64.
-        return column.cast(target, safe=False)
+        return convert(column, target)
     try:
         return column.cast(target)
     except pa.ArrowInvalid as overflow:
@@ -276,8 +275,27 @@ def nan_to_null(value: Any) -> Any:
 
 
 def as_float(value: Any) -> Any:
-    """A decimal as the nearest float; other values unchanged."""
-    return value.cast(pa.float64(), safe=False) if pa.types.is_decimal(value.type) else value
+    """A decimal as the nearest float; other values unchanged.
+
+    >>> from decimal import Decimal
+    >>> as_float(pa.scalar(Decimal("0.3"))).as_py()
+    0.3
+    """
+    # Arrow's own conversion multiplies by a power of ten: 0.3 would become 0.30000000000000004.
+    return value.cast(pa.large_string()).cast(pa.float64()) if pa.types.is_decimal(value.type) else value
+
+
+def has_dates(data_type: pa.DataType) -> bool:
+    """Whether a column of this type holds dates, encoded or not."""
+    of: Any = data_type
+    while pa.types.is_dictionary(of) or pa.types.is_run_end_encoded(of):
+        of = of.value_type
+    return bool(pa.types.is_date(of))
+
+
+def without_dates(value: Any) -> Any:
+    """A date as the timestamp of its midnight; other values unchanged."""
+    return value.cast(readable_type(value.type)) if pa.types.is_date(value.type) else value
 
 
 def unit_of(data_type: Any) -> str:
@@ -302,6 +320,8 @@ def convert(value: Any, target: pa.DataType) -> Any:
     """Converts the value to another type of the same kind. ArrowInvalid if a time does not fit the finer unit."""
     if value.type == target:
         return value
+    if pa.types.is_floating(target):
+        value = as_float(value)
     # An integer beyond 2**53 becomes the nearest float64, as in SQL.
     return value.cast(target, safe=not pa.types.is_floating(target))
 

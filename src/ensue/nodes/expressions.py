@@ -193,13 +193,19 @@ class Call:
 class Cast:
     """`CAST(x AS BIGINT)`; TRY_CAST, which is null where the value cannot be converted, is `lenient`.
 
-    The name of the type is kept in upper case.
+    The name of the type is kept in upper case. `sizes` are the numbers of `DECIMAL(10, 2)`.
     """
 
     operand: Expr
     target: str
     lenient: bool = False
+    sizes: tuple[int, ...] = ()
     span: Span | None = field(default=None, compare=False, repr=False)
+
+    @property
+    def type(self) -> str:
+        """The type as it is written: `DECIMAL(10, 2)`."""
+        return f"{self.target}({', '.join(map(str, self.sizes))})" if self.sizes else self.target
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
@@ -111,6 +112,13 @@ def _fitting(value: int) -> int:
     if not INT64_MIN <= value <= INT64_MAX:
         raise ValueError(f"{value} does not fit into 64 bits")
     return value
+
+
+def _cast(operand: expressions.Expr, written: str, *, lenient: bool) -> expressions.Cast:
+    """The CAST to a type that is written as in a query; the checker reports what is no type."""
+    found = re.fullmatch(r"\s*(\w+)\s*\(\s*([0-9]+(?:\s*,\s*[0-9]+)*)\s*\)\s*", written)
+    target, sizes = (written.strip(), ()) if found is None else (found[1], tuple(map(int, found[2].split(","))))
+    return expressions.Cast(operand, target.upper(), lenient, sizes)
 
 
 def _finite(value: float) -> float:
@@ -272,12 +280,17 @@ class Value:
         return Value(expressions.Like(self.node, pattern, negated=True, ignores_case=True))
 
     def cast(self, target: str) -> Value:
-        """`CAST(x AS BIGINT)`: x as another type; an error if a value cannot be converted."""
-        return Value(expressions.Cast(self.node, target.upper()))
+        """`CAST(x AS BIGINT)`: x as another type; an error if a value cannot be converted.
+
+        >>> from ensue import var
+        >>> var("a").price.cast("DECIMAL(10, 2)").node.type
+        'DECIMAL(10, 2)'
+        """
+        return Value(_cast(self.node, target, lenient=False))
 
     def try_cast(self, target: str) -> Value:
         """`TRY_CAST(x AS BIGINT)`: as `cast`, but null if a value cannot be converted."""
-        return Value(expressions.Cast(self.node, target.upper(), lenient=True))
+        return Value(_cast(self.node, target, lenient=True))
 
     def is_null(self) -> Value:
         """`x IS NULL`."""

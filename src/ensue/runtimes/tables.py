@@ -14,7 +14,16 @@ import pyarrow.compute as pc
 from ensue.check.rule_problems import different_kinds, fact_value, facts_by_table, table_columns
 from ensue.errors import Problem, QueryError, SchemaError, counted, did_you_mean
 from ensue.expr.kinds import NUMBERS
-from ensue.expr.types import common_type, convert, describe, kind_of, readable, readable_type, scalar
+from ensue.expr.types import (
+    common_type,
+    convert,
+    describe,
+    kind_of,
+    readable,
+    readable_type,
+    scalar,
+    without_dates,
+)
 from ensue.lower.phases import LoweredProgram
 from ensue.nodes.rules import Fact, Ruleset, TableDeclaration
 from ensue.plan.inputs import check_duplicates
@@ -436,7 +445,8 @@ def _read(name: str, given: Any, columns: Sequence[str]) -> pa.Table:
                 f"table `{name}` has no column `{column}`; columns: {', '.join(table.column_names)}",
                 did_you_mean(column, table.column_names) or f"list only existing columns in TABLE {name}",
             )
-    return pa.table([readable(table.column(column), column) for column in columns], names=list(columns))
+    arrays = [without_dates(readable(table.column(column), column, exact=True)) for column in columns]
+    return pa.table(arrays, names=list(columns))
 
 
 def _joined(name: str, parts: Sequence[pa.Table], fact: Fact, statements: LoweredProgram) -> pa.Table:

@@ -232,6 +232,15 @@ def _quoted_time(slip: Slip) -> str:
     return f"write `{clause}{time[1]} {unit}{plural}`" if unit in UNITS else f"write `{clause}{time[1]}`"
 
 
+def _type_of_cast(slip: Slip) -> str:
+    words = [lexeme.text.upper() for lexeme in slip.before[-3:]]
+    if words[-1:] == ["AS"] and "WORD" in slip.accepted and "_LPAR" not in slip.accepted:
+        bracket = slip.open_bracket()
+        opener = [lexeme.text.upper() for lexeme in slip.before if bracket and lexeme.end <= bracket.start][-1:]
+        return "write a type, for example CAST(a.x AS BIGINT)" if opener in (["CAST"], ["TRY_CAST"]) else ""
+    return "for example DECIMAL(10, 2)" if words[0::2] == ["AS", "("] and "INTEGER" in slip.accepted else ""
+
+
 HABITS: tuple[Callable[[Slip], str], ...] = (
     _infix_pattern,
     _comma,
@@ -240,6 +249,7 @@ HABITS: tuple[Callable[[Slip], str], ...] = (
     _sql_clause,
     _quoted_time,
     _quoted_name,
+    _type_of_cast,
 )
 
 

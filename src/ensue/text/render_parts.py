@@ -87,11 +87,9 @@ def _with_precedence(expression: expression_nodes.Expr) -> tuple[str, int]:
             return f"{_path(operand)}.{quote_word(name)}", _PRIMARY
         case expression_nodes.Entry(operand, key):
             return f"{_path(operand)}[{render_expression(key)}]", _PRIMARY
-        case expression_nodes.Cast(operand, target, lenient):
-            return (
-                f"{'TRY_CAST' if lenient else 'CAST'}({render_expression(operand)} AS {quote_word(target)})",
-                _PRIMARY,
-            )
+        case expression_nodes.Cast(operand, target, lenient, sizes):
+            word, size = "TRY_CAST" if lenient else "CAST", f"({', '.join(map(str, sizes))})" if sizes else ""
+            return f"{word}({render_expression(operand)} AS {quote_word(target)}{size})", _PRIMARY
         case expression_nodes.Unary("not", operand):
             return f"NOT {_expression(operand, _NOT)}", _NOT
         case expression_nodes.Unary():

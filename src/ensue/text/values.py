@@ -308,10 +308,16 @@ class ValueRules:
             self._report(span, _only_in_count(name))
         return expressions.Call(COUNT_DISTINCT, (argument,), span)
 
-    def cast(self, span: Span, name: str, operand: expressions.Expr, target: str) -> expressions.Cast:
+    def cast(
+        self, span: Span, name: str, operand: expressions.Expr, target: tuple[str, tuple[int, ...]]
+    ) -> expressions.Cast:
         if name.lower() not in ("cast", "try_cast"):
             self._report(span, _only_in_cast(name))
-        return expressions.Cast(operand, target.upper(), name.lower() == "try_cast", span)
+        word, sizes = target
+        return expressions.Cast(operand, word.upper(), name.lower() == "try_cast", sizes, span)
+
+    def cast_type(self, span: Span, word: str, *sizes: Token | None) -> tuple[str, tuple[int, ...]]:
+        return word, tuple(self._integer(span, digits) for digits in sizes if digits is not None)
 
     def same(self, span: Span, *names: str) -> expressions.Same:
         return expressions.Same(names, span)

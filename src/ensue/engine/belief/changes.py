@@ -16,7 +16,7 @@ from ensue.engine.events import stream_codes
 from ensue.engine.sources import EventSource
 from ensue.errors import Problem, QueryError, SchemaError, did_you_mean
 from ensue.expr.kinds import Kind
-from ensue.expr.types import describe, kind_of
+from ensue.expr.types import as_float, describe, kind_of
 from ensue.kernels.beliefs import Changes, Floats
 from ensue.nodes.expressions import Field
 from ensue.nodes.states import (
@@ -229,7 +229,7 @@ def probabilities_of(source: EventSource, name: str, rows: npt.NDArray[np.int64]
         said = f"column `{name}` of the {label} must be numeric to be used as a probability, but is {found}"
         raise SchemaError("probability-value", said, "use numbers between 0 and 1")
     values = column if rows is None else column.take(pa.array(rows))
-    numbers: Floats = pc.fill_null(values.cast(pa.float64()), float("nan")).to_numpy(zero_copy_only=False)
+    numbers: Floats = pc.fill_null(as_float(values).cast(pa.float64()), float("nan")).to_numpy(zero_copy_only=False)
     wrong = np.flatnonzero(~((numbers >= 0) & (numbers <= 1)))
     if len(wrong):
         place = int(wrong[0]) if rows is None else int(rows[wrong[0]])

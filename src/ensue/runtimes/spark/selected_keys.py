@@ -19,7 +19,7 @@ from ensue.engine.events import Request, key_column
 from ensue.engine.sources import EventSource, load_sources
 from ensue.engine.views import ElementSource, elements_of, members_of, stream_source
 from ensue.expr.kinds import NUMBERS, TIMES, Kind
-from ensue.expr.types import kind_of
+from ensue.expr.types import convert, kind_of
 from ensue.nodes.names import Stream
 from ensue.plan.inputs import InputTable, plain_schema
 from ensue.plan.plans import QueryPlan
@@ -188,8 +188,10 @@ def as_text(values: pa.Array) -> pa.Array:
     """Return texts that are equal for equal keys, whatever their types."""
     kind = kind_of(values.type)
     if kind in NUMBERS or pa.types.is_decimal(values.type):
-        values = pc.add(values.cast(pa.float64(), safe=False), 0.0)
+        values = pc.add(convert(values, pa.float64()), 0.0)
         values = pc.if_else(pc.is_nan(values), pa.scalar(None, pa.float64()), values)
-    elif kind in TIMES and kind is not Kind.TEXT:
-        values = values.cast(pa.int64(), safe=False)
+    elif kind in TIMES:
+        # Times of two units are equal. Those that differ only in nanoseconds may share a text.
+        unit = pa.duration("us") if kind is Kind.DURATION else pa.timestamp("us", values.type.tz)
+        values = values.cast(unit, safe=False).cast(pa.int64())
     return values.cast(pa.string())
