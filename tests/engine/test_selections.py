@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import warnings
+from datetime import date
+from decimal import Decimal
 
 import pyarrow as pa
 import pytest
@@ -197,6 +199,27 @@ def test_elements_in_python_in_explanations_and_in_the_state() -> None:
     assert ensue.waiting(detector, PAIRS).column("awaited").to_pylist() == ["Item y after 2"] * 3
     with pytest.raises(ensue.StateError, match="another query"):
         source.detector([PAIRS[0].where("item != 'x'"), PAIRS[1]]).restore(detector.snapshot())
+
+
+def test_elements_keep_their_types() -> None:
+    lists = {
+        "decimals": pa.array([[Decimal("0.10"), Decimal("0.30")]], pa.list_(pa.decimal128(5, 2))),
+        "dates": pa.array([[date(2024, 1, 2)]], pa.large_list(pa.date32())),
+        "integers": pa.array([[2**53 + 1, 2**53]], pa.list_(pa.int64())),
+        "words": pa.array([["a", None]], pa.list_(pa.dictionary(pa.int8(), pa.string()))),
+        "pairs": pa.array([[1, 2]], pa.list_(pa.int16(), 2)),
+        "nested": pa.array([[[1], [2, 3]]]),
+        "nothing": pa.array([None], pa.null()),
+    }
+    table = pa.table({"t": [1], **lists})
+    for name, values in lists.items():
+        program = f"STREAM X FROM log UNNEST {name} AS item AT n; PATTERN X x RETURN x.item AS item, x.n AS n"
+        found = ensue.detect(table, program, time="t")
+        assert found.column("item").to_pylist() == (values.to_pylist()[0] or [])
+        assert found.column("n").to_pylist() == [*range(found.num_rows)]
+    exact = "STREAM X FROM log UNNEST {} AS item WHERE item = {}; PATTERN X x RETURN x.item AS item"
+    assert ensue.detect(table, exact.format("decimals", 0.1), time="t").num_rows == 1
+    assert ensue.detect(table, exact.format("integers", 2**53 + 1), time="t").num_rows == 1
 
 
 def test_violations_of_elements() -> None:

@@ -189,7 +189,8 @@ def elements_of(source: EventSource, own: Elements, shape: InputTable, time_type
         rows = rows[source.valid]
     with citing(own.source):
         values = _evaluated(own.list, source, rows, time_type)
-    lists = Lists.of(pa.nulls(len(rows), pa.list_(pa.null())) if pa.types.is_null(values.type) else values, own.name)
+    values = pa.nulls(len(rows), pa.list_(pa.null())) if pa.types.is_null(values.type) else values
+    lists = Lists.of(values, own.name, exact=True)
     parents = np.repeat(rows, lists.lengths)
     index = np.arange(len(parents)) - np.repeat(lists.ends - lists.lengths, lists.lengths)
     columns: dict[str, pa.Array] = {}

@@ -156,7 +156,7 @@ def with_views(inputs: Sequence[InputTable], statements: Statements, catalog: Ca
             views[place][selection.name] = _view(selection, item, table, types, statements.source)
         elif element is not None and not found:
             known = elements[place].get(selection.unnest.list)
-            kinds = {ELEMENT: arrow_type(element), INDEX: pa.int64()}
+            kinds = {ELEMENT: _decoded(arrow_type(element)), INDEX: pa.int64()}
             name = f"{render_expression(selection.unnest.list)} of {selection.table}"
             made = known or Elements(name, selection.unnest.list, kinds, {}, statements.source)
             wide = replace(table, name=made.name, fields={**table.fields, ELEMENT: element, INDEX: INTEGER})
