@@ -128,7 +128,13 @@ def _larger(expressions: st.SearchStrategy[Expr]) -> st.SearchStrategy[Expr]:
         # `x.y` of a column is read as a field of a variable, unless it is in brackets (see `events`).
         st.builds(StructMember, expressions.filter(lambda part: not _is_bare(part)), names),
         st.builds(Entry, expressions, expressions),
-        st.builds(Cast, expressions, st.sampled_from(["BIGINT", "STRING", "NOSUCH"]), st.booleans()),
+        st.builds(
+            Cast,
+            expressions,
+            st.sampled_from(["BIGINT", "STRING", "DECIMAL", "NOSUCH"]),
+            st.booleans(),
+            st.sampled_from([(), (10,), (10, 2)]),
+        ),
         st.builds(Call, st.just("count_distinct"), st.tuples(expressions)),
         st.builds(IsNull, expressions, st.booleans()),
         st.builds(Case, branches, st.none() | expressions),
