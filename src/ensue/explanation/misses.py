@@ -225,7 +225,7 @@ def why_not(
     >>> table = pa.table({"t": [1, 15], "type": ["Order", "Paid"], "id": [7, 7]})
     >>> query = "PATTERN SEQ(Order o, Paid p) PARTITION BY id WITHIN 10"
     >>> why_not(table, query, time="t", type="type").verdict
-    'no match: WITHIN 10 failed once, closest 14'
+    'no match: WITHIN 10 failed once, closest 14, 4 over'
     """
     chosen = chosen_statements(query, name, constraints)
     asked = question_events(events, time, type, end, order, where, tables)
