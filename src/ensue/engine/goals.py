@@ -15,11 +15,11 @@ from ensue.engine.machine import Look, examine
 from ensue.engine.retention import last_positions
 from ensue.engine.rows import MatchChunk, Rows, completion_times
 from ensue.engine.sources import EventSource, Mask, Tie
-from ensue.engine.ties import noting_ties
+from ensue.engine.ties import TiedMatches, noting_ties, tied_matches
 from ensue.engine.workspace import find_candidates
 from ensue.errors import QueryError
 from ensue.graph.bounds import Limit, Point, TimeScale, end_of, position_of, start_of
-from ensue.graph.graphs import Graph, Scope, Variable
+from ensue.graph.graphs import Graph, Variable
 from ensue.kernels.compiler import Int64s
 from ensue.nodes.names import Name, Stream, in_order, written
 from ensue.nodes.patterns import Events, PatternQuery, Window
@@ -134,11 +134,29 @@ class Search:
                 pass
         return found
 
+    def matches_tied(self, tie: Tie) -> Iterator[TiedMatches]:
+        """The matches that `tied_matches` counts for a tie."""
+        for chunk in self.matches.chunks:
+            yield from (found for found in tied_matches(chunk, self.plan) if found.tie == tie)
+
+    def counts(self, requirement: requirements.Requirement, chunk: MatchChunk) -> Int64s | None:
+        """How many elements a collection has in each choice; None if the choices took another branch."""
+        groups = chunk.query_plan.normal_form.repetitions.groups
+        names = {groups[name] for name in requirement.left if name in groups}
+        return next((chunk.rows.lists[name].lengths for name in names if name in chunk.rows.lists), None)
+
     def distances(self, requirement: requirements.Requirement, chunk: MatchChunk) -> Int64s | None:
-        """How much each choice misses an order, a relation or a window by, in ticks or positions.
+        """How much each choice misses an order, a relation, a window or a number of elements by, in ticks, positions
+        or elements.
 
         None: the requirement has no distance.
         """
+        if requirement.kind == requirements.COLLECTION:
+            counts = self.counts(requirement, chunk)
+            if counts is None:
+                return None
+            missing = requirement.least - counts
+            return missing if requirement.most is None else np.maximum(missing, counts - requirement.most)
         if requirement.kind == requirements.WINDOW and isinstance(requirement.window, Events):
             positions = [chunk.space.value(position_of(name), chunk.rows) for name in _bound(requirement.left, chunk)]
             apart: Int64s = np.maximum.reduce(positions) - np.minimum.reduce(positions)
@@ -162,20 +180,17 @@ class Search:
         allowed = 0 if compared.window is None else self.ticks(compared.window)
         return values[0] - values[1] - allowed
 
-    def forbidden(self, requirement: requirements.Requirement, chunk: MatchChunk) -> list[tuple[Join, Rows]]:
+    def forbidden(
+        self, requirement: requirements.Requirement, chunk: MatchChunk
+    ) -> Iterator[tuple[AbsencePlan, Join, Rows]]:
         """The forbidden matches in the scope of a NOT, for each choice: joins and rows whose origin is the place of the
         choice."""
         assert requirement.kind == requirements.ABSENCE
         around = Rows(chunk.rows.length, chunk.rows.places, np.arange(chunk.rows.length, dtype=np.int32))
-        found = []
         for absence in self._absences(requirement, chunk):
             join = Join(chunk.space.inside(absence.graph), {})
-            found += [(join, rows) for rows in join.all_matches(around)]
-        return found
-
-    def scopes(self, requirement: requirements.Requirement, chunk: MatchChunk) -> list[Scope]:
-        """The scopes of a NOT for the choices of a chunk."""
-        return [absence.absence.scope for absence in self._absences(requirement, chunk)]
+            for rows in join.all_matches(around):
+                yield absence, join, rows
 
     def _absences(self, requirement: requirements.Requirement, chunk: MatchChunk) -> list[AbsencePlan]:
         """The absences of a NOT for the choices of a chunk."""

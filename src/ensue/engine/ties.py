@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
@@ -65,13 +65,17 @@ def noting_ties(chunks: Iterator[MatchChunk], plan: QueryPlan, ties: Counter[Tie
         for absence in chunk.plan.absences:
             for point in _neighbours(absence):
                 known = _forbidden_tie(plan, absence, chunk.space.streams[point.variable])
-                rows = chunk.rows
-                if rows.length > SEARCHED_FOR_TIES:
-                    rows = rows.take(np.arange(SEARCHED_FOR_TIES, dtype=np.int32))
-                count = int(np.count_nonzero(_with_tie(chunk.space, rows, absence, point)))
+                count = int(np.count_nonzero(_with_tie(chunk.space, _searched(chunk.rows), absence, point)))
                 if count:
                     ties[known] += count
         yield chunk
+
+
+def _searched(rows: Rows) -> Rows:
+    """The matches that are searched for ties."""
+    if rows.length <= SEARCHED_FOR_TIES:
+        return rows
+    return rows.take(np.arange(SEARCHED_FOR_TIES, dtype=np.int32))
 
 
 def _neighbours(absence: AbsencePlan) -> list[Point]:
@@ -87,16 +91,49 @@ def _neighbours(absence: AbsencePlan) -> list[Point]:
 def _with_tie(space: Workspace, rows: Rows, absence: AbsencePlan, point: Point) -> Mask:
     """The matches with a forbidden event at the time of a neighbour."""
     tied = np.zeros(rows.length, bool)
+    for pairs in _tied_pairs(space, rows, absence, point):
+        assert pairs.origin is not None
+        tied[pairs.origin] = True
+    return tied
+
+
+def _tied_pairs(space: Workspace, rows: Rows, absence: AbsencePlan, point: Point) -> Iterator[Rows]:
+    """The matches with each forbidden event at the time of a neighbour bound; `origin` is the place of the match."""
     if point.variable not in rows.places:
-        return tied
+        return
     inner = space.inside(absence.graph)
     (name,) = absence.graph.graph.names
     times = space.value(point, rows)
     for probes, places in _pairs(inner.candidates[name], space.keys(rows), times):
-        pairs = rows.bind(name, probes, places)
-        kept = _holds(inner, absence.graph.graph, pairs) & _are_apart(inner, name, pairs)
-        tied[probes[kept]] = True
-    return tied
+        pairs = replace(rows.bind(name, probes, places), origin=probes)
+        yield pairs.where(_holds(inner, absence.graph.graph, pairs) & _are_apart(inner, name, pairs))
+
+
+@dataclass(frozen=True, slots=True)
+class TiedMatches:
+    """Matches with a forbidden event at the very time of a neighbour: `tied` binds that event, too, as `forbidden`."""
+
+    tie: Tie
+    matches: MatchChunk
+    tied: MatchChunk
+    forbidden: Name
+    neighbour: Name
+
+
+def tied_matches(chunk: MatchChunk, plan: QueryPlan) -> Iterator[TiedMatches]:
+    """The matches of a chunk with a forbidden event at the very time of a neighbour, each with the first such event."""
+    for absence in chunk.plan.absences:
+        (name,) = absence.graph.graph.names[:1]
+        for point in _neighbours(absence):
+            tie = _forbidden_tie(plan, absence, chunk.space.streams[point.variable])
+            for pairs in _tied_pairs(chunk.space, _searched(chunk.rows), absence, point):
+                assert pairs.origin is not None
+                places, first = np.unique(pairs.origin, return_index=True)
+                if len(places):
+                    matches = chunk.with_rows(chunk.rows.take(places.astype(np.int32)))
+                    inside = chunk.space.inside(absence.graph)
+                    tied = replace(chunk, space=inside, rows=pairs.take(first.astype(np.int32)))
+                    yield TiedMatches(tie, matches, tied, name, point.variable)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from html import escape
 from typing import Any
@@ -14,8 +15,9 @@ from ensue.arguments import helpful
 from ensue.constraints import ConstraintsLike
 from ensue.engine.goals import Choices, Search
 from ensue.engine.trace_rows import KEY
-from ensue.errors import LimitError, citing
-from ensue.explanation.near_misses import Example, Examples, length_in_words, moment_in_words
+from ensue.errors import LimitError, citing, counted
+from ensue.explanation.near_misses import Example, moment_in_words
+from ensue.explanation.nearest import Examples
 from ensue.explanation.question import (
     ChosenStatement,
     QuestionEvents,
@@ -27,9 +29,8 @@ from ensue.explanation.question import (
 )
 from ensue.graph.graphs import Variable
 from ensue.nodes.names import Name, in_words, written
-from ensue.nodes.patterns import Events
 from ensue.plan.program_plans import ColumnNames, OrderColumns
-from ensue.plan.requirements import ORDER, PREDICATE, RELATION, WINDOW, Question, Requirement, question_of, what_chooses
+from ensue.plan.requirements import ORDER, PREDICATE, RELATION, Question, Requirement, question_of, what_chooses
 from ensue.programs import QueryLike
 
 MOST_CHOICES = 1_000_000
@@ -46,6 +47,8 @@ class RequirementCount:
 
     Streams and predicates test events; all other requirements test choices of events that met the requirements before.
     `near_misses` counts the choices that are not a match only because of this requirement; None if that is unknown.
+    `distance` is how far the closest of them is, and `share` this distance as a share of the amount that the
+    requirement needs; None if there is no such amount.
 
     A tie is the part of an order that fails only because events are at the same time: `tried` choices failed nothing
     but this order, and `failed` of them are a tie. Or it is about a NOT: of `tried` matches, `failed` have a forbidden
@@ -60,7 +63,19 @@ class RequirementCount:
     cut: bool
     closest: str
     distance: float | None
+    share: float | None
     examples: tuple[Example, ...]
+
+    @property
+    def usefulness(self) -> tuple[int, float, int]:
+        """The sort key of requirements with near misses: the closest first, then the wrong order, then the key.
+
+        Without an amount, all that is needed is missing: a share of 1.
+        """
+        is_order = self.kind == ORDER or (self.kind == RELATION and self.share is None)
+        group = 2 if self.kind == KEY else 1 if is_order else 0
+        near = self.distance if is_order else 1.0 if self.share is None else self.share
+        return group, math.inf if near is None else near, -(self.near_misses or 0)
 
     @property
     def in_words(self) -> str:
@@ -69,6 +84,13 @@ class RequirementCount:
             return f"{self.tie_words}; {ADVICE}"
         times = self._times(self.near_misses or 0)
         return f"{self.what} failed {times}" + (f", closest {self.closest}" if self.closest else "")
+
+    @property
+    def miss_words(self) -> str:
+        """What failed and how often, above the examples; without examples also the closest one."""
+        if self.kind == TIE:
+            return self.tie_words
+        return f"{self.what} failed {self._times(self.near_misses or 0)}" if self.examples else self.in_words
 
     @property
     def tie_words(self) -> str:
@@ -96,12 +118,19 @@ class WhyNot:
 
     @property
     def blamed(self) -> RequirementCount | None:
-        """The requirement with the most near misses, or None; the key only if no other requirement has near misses."""
+        """The requirement with the most near misses, or None. The wrong order is blamed only if no other requirement
+        except the key has near misses, and the key only if no other one has."""
         return _blamed(self.steps)
+
+    @property
+    def nearest(self) -> tuple[RequirementCount, ...]:
+        """The requirements with near misses, the most useful ones first."""
+        return tuple(sorted((step for step in self.steps if step.near_misses), key=lambda step: step.usefulness))
 
     @property
     def table(self) -> pa.Table:
         """One row for each requirement."""
+        ranks = {id(step): rank for rank, step in enumerate(self.nearest, start=1)}
         rows = [
             {
                 "step": number,
@@ -110,9 +139,11 @@ class WhyNot:
                 "tried": step.tried,
                 "failed": step.failed,
                 "near_misses": step.near_misses,
+                "rank": ranks.get(id(step)),
                 "cut": step.cut,
                 "closest": step.closest or None,
                 "distance": step.distance,
+                "share": step.share,
                 "examples": [example.as_row() for example in step.examples],
             }
             for number, step in enumerate(self.steps, start=1)
@@ -122,20 +153,34 @@ class WhyNot:
     def to_text(self) -> str:
         """Return the full answer as readable text."""
         lines = [f"{self.name}: {self.verdict}", "", "what is left after each requirement"]
-        lines += [f"  {line}" for line in _funnel(self.steps)]
-        near = [step for step in self.steps if step.near_misses and step.kind != TIE]
-        if near:
-            lines += ["", "near misses: only this requirement failed"]
-            for step in near:
-                lines.append(f"  {step.in_words}")
-                lines += [f"    {example.in_words}" for example in step.examples]
-        ties = [step for step in self.steps if step.kind == TIE]
-        if ties:
-            lines += ["", f"events at the same time, which nothing orders: {ADVICE}"]
-            for step in ties:
-                lines.append(f"  {step.tie_words}")
+        lines += [f"  {': '.join(line)}" for line in self.funnel()]
+        for title, steps in self.parts():
+            lines += ["", title]
+            for step in steps:
+                lines.append(f"  {step.miss_words}")
                 lines += [f"    {example.in_words}" for example in step.examples]
         return "\n".join(lines)
+
+    def funnel(self) -> Iterator[tuple[str, str]]:
+        """Yield each requirement, and what is left after it, in words."""
+        for step in self.steps:
+            if step.kind == TIE:
+                continue
+            label = f"{step.kind} {step.what}" if step.kind in (STREAM, KEY) else step.what
+            if step.kind == STREAM:
+                yield label, counted(step.tried, "event", "events")
+            else:
+                left = f"{'at least ' if step.cut else ''}{step.tried - step.failed:,}"
+                yield label, f"{left} of {step.tried:,} {'events' if step.kind == PREDICATE else 'choices'}"
+
+    def parts(self) -> Iterator[tuple[str, Sequence[RequirementCount]]]:
+        """Yield the near misses that are ties, then the others, each with a title."""
+        ties = [step for step in self.steps if step.kind == TIE]
+        if ties:
+            yield f"events at the same time, which nothing orders: {ADVICE}", ties
+        near = [step for step in self.nearest if step.kind != TIE]
+        if near:
+            yield "near misses: only this requirement failed", near
 
     def __str__(self) -> str:
         return self.to_text()
@@ -144,7 +189,14 @@ class WhyNot:
         return self.to_text()
 
     def _repr_html_(self) -> str:
-        return f"<pre>{escape(self.to_text())}</pre>"
+        """The verdict, the near misses and what is left after each requirement as tables, for a notebook."""
+        tables = [
+            _html_table(title, ("requirement", "key", "events", "what is missing"), _html_rows(steps))
+            for title, steps in self.parts()
+        ]
+        left = (f"<tr>{_cell(label)}{_cell(words)}</tr>" for label, words in self.funnel())
+        tables.append(_html_table("what is left after each requirement", ("requirement", "left"), left))
+        return f"<div><p><b>{escape(self.name)}</b>: {escape(self.verdict)}</p>{''.join(tables)}</div>"
 
 
 @helpful
@@ -173,7 +225,7 @@ def why_not(
     >>> table = pa.table({"t": [1, 15], "type": ["Order", "Paid"], "id": [7, 7]})
     >>> query = "PATTERN SEQ(Order o, Paid p) PARTITION BY id WITHIN 10"
     >>> why_not(table, query, time="t", type="type").verdict
-    'no match: WITHIN 10 failed once, closest 14'
+    'no match: WITHIN 10 failed once, closest 14, 4 over'
     """
     chosen = chosen_statements(query, name, constraints)
     asked = question_events(events, time, type, end, order, where, tables)
@@ -225,13 +277,13 @@ def _together(found: Sequence[WhyNot]) -> WhyNot:
 def _steps(search: Search, loaded: LoadedProgram, shown: int) -> Iterator[RequirementCount]:
     question = search.question
     variables = _variables(search)
-    yield from _streams(search, loaded, variables)
-    pictures = Examples(search, tables_of(loaded), shown)
+    yield from _streams(search, variables)
+    pictures = Examples(search, tables_of(loaded), loaded.planned.lookups, shown)
     judged = [requirement for requirement in question.requirements if requirement.kind != PREDICATE]
     for requirement in question.requirements:
         if requirement.kind == PREDICATE:
             tried, failed = _judged_events(search, requirement, variables)
-            yield _step(search, pictures, requirement, search.misses(requirement), tried, failed, False)
+            yield _step(pictures, requirement, search.misses(requirement), tried, failed, False)
     before = search.choices(question.without(judged)) if judged else None
     for place, requirement in enumerate(judged):
         assert before is not None
@@ -240,13 +292,14 @@ def _steps(search: Search, loaded: LoadedProgram, shown: int) -> Iterator[Requir
         misses, tied = search.misses(requirement), None
         if requirement.kind == ORDER and not requirement.repeated and search.has_ties:
             misses, tied = search.in_time_and_tied(requirement, misses)
-        yield _step(search, pictures, requirement, misses, before.count, max(0, before.count - after.count), cut)
+        yield _step(pictures, requirement, misses, before.count, max(0, before.count - after.count), cut)
         if tied is not None and tied.count:
             yield _tie(search, pictures, requirement, tied, misses.count + tied.count, variables)
         before = after
     for tie, count in search.tied_matches.items():
         what = f"`{tie.one}` at the very time of `{tie.other}`"
-        yield RequirementCount(TIE, what, search.matches.count, count, None, False, "", None, ())
+        examples = tuple(pictures.tied_matches(tie))
+        yield RequirementCount(TIE, what, search.matches.count, count, None, False, "", None, None, examples)
 
 
 def _tie(
@@ -262,17 +315,19 @@ def _tie(
         f"`{in_words(variables[names[0]].stream)}`" if len(names) == 1 else ", ".join(map(search.question.word, names))
         for names in (requirement.left, requirement.right)
     )
-    nearest = tuple(pictures.nearest(requirement, tied))
+    nearest = tuple(pictures.ties(requirement, tied))
     moment = moment_in_words(pictures.end_of(requirement.left, nearest[0]), search.plan.catalog.time_type)
     what = f"{later} at the same time as {first}"
-    return RequirementCount(TIE, what, tried, tied.count, tied.count, tied.cut, moment, 0.0, nearest)
+    return RequirementCount(
+        TIE, what, tried, tied.count, tied.count, tied.cut, moment, 0.0, 0.0, nearest[: pictures.most]
+    )
 
 
 def _step(
-    search: Search, pictures: Examples, requirement: Requirement, misses: Choices, tried: int, failed: int, cut: bool
+    pictures: Examples, requirement: Requirement, misses: Choices, tried: int, failed: int, cut: bool
 ) -> RequirementCount:
     nearest = pictures.nearest(requirement, misses)
-    distance = nearest[0].distance if nearest else None
+    first = nearest[0] if nearest else None
     return RequirementCount(
         requirement.kind,
         requirement.text,
@@ -280,9 +335,10 @@ def _step(
         failed,
         misses.count,
         cut or misses.cut,
-        _closest(search, requirement, nearest),
-        distance,
-        tuple(nearest),
+        "" if first is None else first.key_words if requirement.kind == KEY else first.note,
+        None if first is None else first.distance,
+        None if first is None else first.share,
+        tuple(nearest[: pictures.most]),
     )
 
 
@@ -292,11 +348,10 @@ def _variables(search: Search) -> dict[Name, Variable]:
     return {written(variable.name): variable for graph in graphs for variable in graph.variables}
 
 
-def _streams(search: Search, loaded: LoadedProgram, variables: Mapping[Name, Variable]) -> Iterator[RequirementCount]:
-    total = sum(source.input.table.num_rows for source in loaded.sources)
+def _streams(search: Search, variables: Mapping[Name, Variable]) -> Iterator[RequirementCount]:
     for stream in dict.fromkeys(variable.stream for variable in variables.values()):
         present = search.present(stream)
-        yield RequirementCount(STREAM, in_words(stream), total, total - present, None, False, "", None, ())
+        yield RequirementCount(STREAM, in_words(stream), present, 0, None, False, "", None, None, ())
 
 
 def _judged_events(search: Search, requirement: Requirement, variables: Mapping[Name, Variable]) -> tuple[int, int]:
@@ -306,39 +361,33 @@ def _judged_events(search: Search, requirement: Requirement, variables: Mapping[
     return present, present - search.satisfying(variable)
 
 
-def _closest(search: Search, requirement: Requirement, nearest: Sequence[Example]) -> str:
-    """Describe how close the nearest miss was."""
-    if not nearest:
-        return ""
-    first, time_type = nearest[0], search.plan.catalog.time_type
-    if requirement.kind == WINDOW and first.distance is not None:
-        window = requirement.window
-        assert window is not None
-        if isinstance(window, Events):
-            return f"{window.count + int(first.distance)} EVENTS"
-        return length_in_words(search.ticks(window) + int(first.distance), time_type)
-    if requirement.kind == ORDER and first.distance is not None:
-        return "at the same time" if first.distance == 0 else f"{length_in_words(int(first.distance), time_type)} late"
-    if requirement.kind == RELATION and first.distance is not None:
-        return f"off by {length_in_words(int(first.distance), time_type)}"
-    return first.note if requirement.kind != KEY else first.key_words
-
-
 def _blamed(steps: Sequence[RequirementCount]) -> RequirementCount | None:
-    """Return the requirement with the most near misses; the key last, because other keys nearly always form choices."""
+    """Return the requirement with the most near misses; the order and the key last, because events in another order or
+    of other keys nearly always form choices."""
     near = [step for step in steps if step.near_misses]
-    return max(near, key=lambda step: (step.kind != KEY, step.near_misses or 0), default=None)
+    return min(near, key=lambda step: (step.usefulness[0], -(step.near_misses or 0)), default=None)
 
 
-def _funnel(steps: Sequence[RequirementCount]) -> Iterator[Name]:
+def _html_rows(steps: Sequence[RequirementCount]) -> Iterator[str]:
+    """Yield the rows of a table of near misses: each requirement next to its examples."""
     for step in steps:
-        if step.kind == TIE:
-            continue
-        what = "events" if step.kind in (STREAM, PREDICATE) else "choices"
-        left = step.tried - step.failed
-        least = "at least " if step.cut else ""
-        label = f"{step.kind} {step.what}" if step.kind in (STREAM, KEY) else step.what
-        yield f"{label}: {least}{left:,} of {step.tried:,} {what}"
+        first = _cell(step.miss_words, rows=max(1, len(step.examples)))
+        for example in step.examples:
+            events = (event.in_words for event in example.events)
+            yield f"<tr>{first}{_cell(example.key_words)}{_cell(*events)}{_cell(example.note)}</tr>"
+            first = ""
+        if first:
+            yield f"<tr>{first}{_cell() * 3}</tr>"
+
+
+def _cell(*lines: str, rows: int = 1) -> str:
+    span = f' rowspan="{rows}"' if rows > 1 else ""
+    return f'<td{span} style="text-align: left; vertical-align: top">{"<br>".join(map(escape, lines))}</td>'
+
+
+def _html_table(title: str, columns: Sequence[str], rows: Iterable[str]) -> str:
+    head = "".join(f'<th style="text-align: left">{escape(column)}</th>' for column in columns)
+    return f"<p>{escape(title)}</p><table><thead><tr>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table>"
 
 
 def _verdict(question: Question, steps: Sequence[RequirementCount], matches: int, kept: int) -> str:
@@ -347,7 +396,7 @@ def _verdict(question: Question, steps: Sequence[RequirementCount], matches: int
         return f"{_times(kept)}: {chose} selected from {matches:,}"
     if matches:
         return _times(matches)
-    empty = next((step for step in steps if step.kind == STREAM and step.tried == step.failed), None)
+    empty = next((step for step in steps if step.kind == STREAM and step.tried == 0), None)
     if empty is not None:
         return f"no match: stream {empty.what} has no events"
     blamed = _blamed(steps)
@@ -366,7 +415,15 @@ def _times(matches: int) -> str:
 def _schema(time_type: pa.DataType) -> pa.Schema:
     event = pa.struct([("variable", pa.string()), ("stream", pa.string()), ("start", time_type), ("end", time_type)])
     example = pa.struct(
-        [("key", pa.string()), ("events", pa.list_(event)), ("distance", pa.float64()), ("note", pa.string())]
+        [
+            ("key", pa.string()),
+            ("events", pa.list_(event)),
+            ("distance", pa.float64()),
+            ("share", pa.float64()),
+            ("had", pa.string()),
+            ("needed", pa.string()),
+            ("note", pa.string()),
+        ]
     )
     return pa.schema(
         [
@@ -376,9 +433,11 @@ def _schema(time_type: pa.DataType) -> pa.Schema:
             ("tried", pa.int64()),
             ("failed", pa.int64()),
             ("near_misses", pa.int64()),
+            ("rank", pa.int64()),
             ("cut", pa.bool_()),
             ("closest", pa.string()),
             ("distance", pa.float64()),
+            ("share", pa.float64()),
             ("examples", pa.list_(example)),
         ]
     )

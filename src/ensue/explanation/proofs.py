@@ -22,14 +22,15 @@ from ensue.engine.sources import EventSource, Mask
 from ensue.engine.trace_rows import KEY
 from ensue.engine.workspace import Workspace
 from ensue.errors import Problem, QueryError, SchemaError, citing, counted
-from ensue.explanation.near_misses import Examples, length_in_words, moment_in_words
+from ensue.explanation.near_misses import length_in_words, moment_in_words
+from ensue.explanation.nearest import OWN, Examples
 from ensue.explanation.question import MOST_ROWS, chosen_result, load_for, question_events, tables_of
-from ensue.graph.bounds import WHOLE_END, WHOLE_START, Point, end_of, start_of
+from ensue.explanation.scopes import Edge, scope_edges, scope_in_words
 from ensue.nodes.names import Name, Stream, in_words
 from ensue.nodes.patterns import Events
 from ensue.plan.derivations import Derivation, Way
 from ensue.plan.planner import with_lists
-from ensue.plan.plans import AbsencePlan, GraphPlan, QueryPlan
+from ensue.plan.plans import AbsencePlan, QueryPlan
 from ensue.plan.program_plans import ColumnNames, OrderColumns
 from ensue.plan.requirements import (
     ABSENCE,
@@ -44,10 +45,6 @@ from ensue.plan.requirements import (
 from ensue.programs import QueryLike
 from ensue.text.render import render_query
 from ensue.text.render_parts import render_rule
-
-OWN = "ensue:"
-"""The prefix of Ensue's own column names."""
-
 
 Path = tuple[tuple[Stream, int], ...]
 """The derived events above a part of a proof: their streams and rows."""
@@ -190,7 +187,7 @@ class Prover:
 
     def _requirements(self, plan: QueryPlan, question: Question, one: MatchChunk) -> Iterator[Proof]:
         search = Search(question, plan, self.loaded.sources, 1)
-        values = Examples(search, tables_of(self.loaded), 0)
+        values = Examples(search, tables_of(self.loaded), self.loaded.planned.lookups, 0)
         for requirement in question.requirements:
             if requirement.kind not in (ABSENCE, COLLECTION) and not requirement.repeated:
                 proof = self._requirement(search, values, requirement, one)
@@ -232,33 +229,10 @@ class Prover:
 
     def _absence(self, absence: AbsencePlan, question: Question, one: MatchChunk) -> Proof:
         """State that no forbidden event is in a scope, and the bounds of the scope."""
-        inner = absence.graph.graph
-        points = [point for name in one.plan.graph.names for point in (start_of(name), end_of(name))]
-        points += [WHOLE_START, WHOLE_END]
-        lows = [self._edge(absence.graph, start_of(name), points, one, least=True) for name in inner.names]
-        highs = [self._edge(absence.graph, end_of(name), points, one, least=False) for name in inner.names]
-        scope = (_outermost(lows, True, self._time_type), _outermost(highs, False, self._time_type))
-        words = " ".join(word for word in scope if word)
+        lows, highs = scope_edges(absence.graph, one)
         values = {"from": _value(lows, min), "to": _value(highs, max)}
+        words = scope_in_words(lows, highs, self._time_type)
         return Proof(ABSENCE, f"no {absence.absence.text} {words}".rstrip(), values)
-
-    def _edge(
-        self, inner: GraphPlan, point: Point, outer: Sequence[Point], one: MatchChunk, least: bool
-    ) -> tuple[int, bool] | None:
-        """Return the bound that the match sets for a point of a forbidden event, and whether the bound is excluded."""
-        times = inner.graph.times
-        found: list[tuple[int, int, bool]] = []
-        for known in outer:
-            limit = times.limit(known, point) if least else times.limit(point, known)
-            if limit is not None:
-                value = int(one.space.value(known, one.rows)[0])
-                exact = value - limit.value if least else value + limit.value
-                whole = value - limit.whole if least else value + limit.whole
-                found.append((whole, exact, limit.strict))
-        if not found:
-            return None
-        _, exact, strict = max(found) if least else min(found)
-        return exact, strict
 
     # --- lists and text
 
@@ -327,18 +301,6 @@ def equal_to(column: pa.ChunkedArray, value: Any) -> Mask:
     except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError):
         return np.zeros(len(column), bool)
     return np.asarray(equal.fill_null(False))
-
-
-Edge = tuple[int, bool] | None
-
-
-def _outermost(edges: Sequence[Edge], least: bool, time_type: pa.DataType) -> str:
-    known = [edge for edge in edges if edge is not None]
-    if len(known) < len(edges) or not known:
-        return ""
-    value, strict = min(known) if least else max(known)
-    words = ("after" if strict else "from") if least else ("before" if strict else "to")
-    return f"{words} {moment_in_words(value, time_type)}"
 
 
 def _value(edges: Sequence[Edge], outermost: Any) -> int | None:

@@ -58,7 +58,8 @@ class Requirement:
     """One requirement of a query. `path` leads to its part of the pattern; `number` distinguishes several in one part.
 
     `left` and `right` are the variables that an order compares, or that a window or an absence is about; `compared` is
-    what a relation compares. With `repeated`, it applies to every round of a repetition.
+    what a relation compares. A collection has at least `least` and at most `most` elements. With `repeated`, it applies
+    to every round of a repetition.
     """
 
     kind: str
@@ -70,6 +71,8 @@ class Requirement:
     window: patterns.Window | None = None
     condition: Expr | None = None
     compared: tuple[Comparison, ...] = ()
+    least: int = 0
+    most: int | None = None
     repeated: bool = False
     span: Span | None = None
 
@@ -201,9 +204,10 @@ def _requirements(question: Question, pattern: patterns.Pattern, path: Path, aro
         case patterns.Not():
             text = question.said(pattern)
             yield Requirement(ABSENCE, text, path, left=names_in(pattern.item), repeated=repeated, span=pattern.span)
-        case patterns.Repeat(every=True) if pattern.least > 0 or pattern.most is not None:
-            text = question.said(pattern)
-            yield Requirement(COLLECTION, text, path, left=names_in(pattern.item), repeated=repeated, span=pattern.span)
+        case patterns.Repeat(every=True, least=least, most=most) if least > 0 or most is not None:
+            text, names = question.said(pattern), names_in(pattern.item)
+            counted = Requirement(COLLECTION, text, path, left=names, least=least, most=most, span=pattern.span)
+            yield replace(counted, repeated=repeated)
         case _:
             pass
     if is_aside(pattern):

@@ -164,29 +164,40 @@ def _binary(binary: expression_nodes.Binary) -> str:
     return f"{_expression(binary.left, left)} {operator} {_expression(binary.right, precedence + 1)}"
 
 
-def _predicate(
-    predicate: expression_nodes.InList
+Predicate = (
+    expression_nodes.InList
     | expression_nodes.InTable
     | expression_nodes.Between
     | expression_nodes.Like
-    | expression_nodes.IsNull,
-) -> str:
-    operand = _expression(predicate.operand, _CONCATENATION)
+    | expression_nodes.IsNull
+)
+
+
+def _predicate(predicate: Predicate) -> str:
+    return f"{_expression(predicate.operand, _CONCATENATION)} {render_test(predicate)}"
+
+
+def render_test(predicate: Predicate) -> str:
+    """What a predicate says about its operand.
+
+    >>> render_test(expression_nodes.Like(expression_nodes.Field("a", "x"), "b%"))
+    "LIKE 'b%'"
+    """
     negation = "NOT " if predicate.negated else ""
     match predicate:
         case expression_nodes.InList():
-            return f"{operand} {negation}IN ({_listed(predicate.items)})"
+            return f"{negation}IN ({_listed(predicate.items)})"
         case expression_nodes.InTable():
             column = "" if predicate.column is None else f".{quote_word(predicate.column)}"
-            return f"{operand} {negation}IN {quote_name(predicate.table)}{column}"
+            return f"{negation}IN {quote_name(predicate.table)}{column}"
         case expression_nodes.Between():
             low, high = _expression(predicate.low, _CONCATENATION), _expression(predicate.high, _CONCATENATION)
-            return f"{operand} {negation}BETWEEN {low} AND {high}"
+            return f"{negation}BETWEEN {low} AND {high}"
         case expression_nodes.Like():
             word = "ILIKE" if predicate.ignores_case else "LIKE"
-            return f"{operand} {negation}{word} {_quoted(predicate.pattern)}"
+            return f"{negation}{word} {_quoted(predicate.pattern)}"
         case expression_nodes.IsNull():
-            return f"{operand} IS {negation}NULL"
+            return f"IS {negation}NULL"
 
 
 def _case(case: expression_nodes.Case) -> str:

@@ -15,7 +15,8 @@ from ensue.engine.sources import EventSource, Mask
 from ensue.engine.views import first_streams
 from ensue.errors import citing
 from ensue.explanation.near_misses import moment_in_words
-from ensue.explanation.proofs import OWN, Prover
+from ensue.explanation.nearest import OWN
+from ensue.explanation.proofs import Prover
 from ensue.explanation.report.lanes import (
     MATCH_ID,
     MOST_FIELDS,
