@@ -5,9 +5,11 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -198,36 +200,67 @@ def _from_pandas(frame: Any) -> pa.Table:
 
 
 def _to_pandas(table: pa.Table) -> Any:
-    """Keep integers with nulls as integers, and times inside structs as times."""
+    """Keep integers as integers and times as times, whatever is null next to them, also in lists and structs."""
     import pandas
 
-    frame = table.to_pandas()
-    for name in table.column_names:
+    nested = [field.name for field in table.schema if pa.types.is_nested(field.type)]
+    frame = table.drop_columns(nested).to_pandas()
+    for place, name in enumerate(table.column_names):
         column = table.column(name)
-        if pa.types.is_integer(column.type) and column.null_count:
-            frame[name] = column.to_pandas(types_mapper={column.type: pandas.Int64Dtype()}.get)
-        elif pa.types.is_struct(column.type) and _has_nanoseconds(column.type):
-            frame[name] = column.cast(_in_microseconds(column.type), safe=False).to_pandas()
+        if name in nested:
+            rows = [value for chunk in column.chunks for value in _python_values(chunk)]
+            frame.insert(place, name, pandas.Series(_object_array(rows), index=frame.index, dtype=object))
+        elif pa.types.is_integer(column.type) and column.null_count:
+            kind = pandas.UInt64Dtype() if column.type == pa.uint64() else pandas.Int64Dtype()
+            frame[name] = column.to_pandas(types_mapper={column.type: kind}.get)
     return frame
 
 
-def _has_nanoseconds(kind: pa.DataType) -> bool:
-    return any(_is_nanosecond(field.type) for field in kind)
+def _python_values(array: Any) -> list[Any]:
+    """Return the values for pandas: structs as dicts, lists as numpy arrays, times as `Timestamp` and `Timedelta`."""
+    kind = array.type
+    if pa.types.is_struct(kind):
+        parts = [_python_values(array.field(place)) for place in range(kind.num_fields)]
+        names = [field.name for field in kind]
+        rows: list[Any] = [dict(zip(names, values, strict=True)) for values in zip(*parts, strict=True)]
+        return _with_nulls(rows or [{} for _ in range(len(array))], array)
+    if pa.types.is_fixed_size_list(kind):
+        return _python_values(array.cast(pa.large_list(kind.value_type)))
+    if pa.types.is_list_view(kind) or pa.types.is_large_list_view(kind):
+        # Not a cast to a list, which loses the values after a null.
+        elements = _element_array(array.values)
+        starts, sizes = array.offsets.to_numpy().tolist(), array.sizes.to_numpy().tolist()
+        return _with_nulls([elements[at : at + size] for at, size in zip(starts, sizes, strict=True)], array)
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        elements = _element_array(array.values)
+        offsets = array.offsets.to_numpy().tolist()
+        return _with_nulls([elements[start:end] for start, end in pairwise(offsets)], array)
+    if pa.types.is_timestamp(kind) or pa.types.is_duration(kind):
+        return _with_nulls(array.to_pandas().astype(object).tolist(), array)
+    if (pa.types.is_integer(kind) or pa.types.is_floating(kind)) and not array.null_count:
+        numbers: list[Any] = array.to_numpy().tolist()
+        return numbers
+    values: list[Any] = array.to_pylist()
+    return values
 
 
-def _is_nanosecond(kind: pa.DataType) -> bool:
-    return bool(kind == pa.duration("ns") or (pa.types.is_timestamp(kind) and kind.unit == "ns"))
+def _element_array(values: Any) -> Any:
+    """Return the elements of lists as one numpy array: of numbers if all are numbers, otherwise of objects."""
+    numeric = pa.types.is_integer(values.type) or pa.types.is_floating(values.type)
+    return values.to_numpy() if numeric and not values.null_count else _object_array(_python_values(values))
 
 
-def _in_microseconds(kind: pa.DataType) -> pa.DataType:
-    """Return the struct type with times in microseconds: Python shows nanoseconds in a dictionary as plain numbers."""
+def _with_nulls(values: list[Any], array: Any) -> list[Any]:
+    if not array.null_count:
+        return values
+    return [value if valid else None for value, valid in zip(values, array.is_valid().to_pylist(), strict=True)]
 
-    def coarser(inner: pa.DataType) -> pa.DataType:
-        if not _is_nanosecond(inner):
-            return inner
-        return pa.timestamp("us", inner.tz) if pa.types.is_timestamp(inner) else pa.duration("us")
 
-    return pa.struct([pa.field(field.name, coarser(field.type)) for field in kind])
+def _object_array(values: Sequence[Any]) -> Any:
+    # np.array would make a table of lists that have the same length.
+    array = np.empty(len(values), object)
+    array[:] = values
+    return array
 
 
 def _from_polars(frame: Any) -> pa.Table:
