@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import combinations
 from typing import TYPE_CHECKING
@@ -47,6 +47,8 @@ class StreamSchema:
     """The columns that order events at the same time."""
     table: Stream | None = None
     """For a stream of rows (`STREAM name FROM table`), the stream or type column of its table."""
+    unusable: Mapping[str, Problem] = field(default_factory=dict)
+    """The columns of the table that Ensue cannot use, with the problem of each."""
     is_element: bool = False
     """Whether the rows are elements of a list. Their position in it is the last of the order columns."""
 

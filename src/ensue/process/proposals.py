@@ -18,7 +18,7 @@ from ensue.expr.kinds import Kind
 from ensue.expr.types import kind_of, readable_type
 from ensue.kernels.warm_up import compile_missing
 from ensue.nodes.constraints import Constraint, ConstraintStatement, Ends, Exclusive, Prior, Require
-from ensue.plan.inputs import InputTable, catalog_of, input_tables
+from ensue.plan.inputs import InputTable, catalog_of, input_tables, refuse_unusable
 from ensue.plan.program_plans import ColumnNames
 from ensue.runtimes.tables import are_frames, arrow_tables, described
 from ensue.text.render import render_constraint, render_constraint_statement
@@ -201,6 +201,7 @@ def _check_key(name: str, inputs: tuple[InputTable, ...]) -> None:
     """Check that all tables have the column, with comparable types."""
     first: tuple[InputTable, Kind] | None = None
     for item in inputs:
+        refuse_unusable(item.table.schema, name)
         names = item.table.column_names
         if name not in names:
             raise SchemaError(
