@@ -210,29 +210,13 @@ def test_durations_of_less_than_a_tick(pattern: str) -> None:
     "table", [pa.Table.from_arrays([*EVENTS.columns, EVENTS["id"]], names=["t", "type", "id", "id"])]
 )
 def test_two_columns_of_one_name(table: pa.Table) -> None:
+    """Where the query uses them; `test_unused_columns` has those that no query uses."""
     refused(lambda: detect(table), "duplicate-column", "two columns `id`")
 
 
 def test_two_columns_of_one_name_in_pandas() -> None:
     frame = EVENTS.to_pandas()
     refused(lambda: detect(pd.concat([frame, frame[["id"]]], axis=1)), "duplicate-column", "two columns `id`")
-
-
-@pytest.mark.parametrize("values", [[1, "x", 2.5, None], ["A", 5, "B", "C"], [object()] * 4])
-def test_pandas_columns_of_several_types(values: list[Any]) -> None:
-    refused(lambda: detect(EVENTS.to_pandas().assign(mixed=values)), "mixed-column", "mixed", "one type")
-
-
-@pytest.mark.parametrize(
-    "values",
-    [
-        pytest.param([1j] * 4, id="complex"),
-        pytest.param(pd.arrays.SparseArray([0, 0, 1, 0]), id="sparse"),
-        pytest.param([2**70] * 4, id="integers beyond 64 bits"),
-    ],
-)
-def test_pandas_columns_that_arrow_cannot_hold(values: Any) -> None:
-    refused(lambda: detect(EVENTS.to_pandas().assign(odd=values)), "mixed-column", "odd")
 
 
 def test_polars_columns_that_arrow_cannot_hold() -> None:

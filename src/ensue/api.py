@@ -41,6 +41,7 @@ from ensue.plan.program_plans import (
     ProgramPlan,
     plan_queries,
     plan_violations,
+    warn_of_unusable,
 )
 from ensue.programs import (
     EMPTY,
@@ -412,6 +413,8 @@ def load_tables(
     planned = plan_queries(tables, statements, columns, match_id, fixed)
     if whole:
         planned = replace(planned, plans=tuple(map(with_lists, planned.plans)))
+    elif [item for item in planned.inputs if item.table.schema.metadata]:
+        warn_of_unusable(planned)
     if period.since is not None or period.until is not None:
         options = period.within(options, planned.plans[0].catalog.time_type)
     return _loaded(kind, tables, planned, options)

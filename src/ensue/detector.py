@@ -27,7 +27,7 @@ from ensue.nodes.names import Stream
 from ensue.nodes.states import Measure
 from ensue.plan.inputs import InputTable
 from ensue.plan.plans import DEFAULT_LIMITS, Limits, Options
-from ensue.plan.program_plans import ColumnNames, Columns, OrderColumns, plan_queries, with_violations
+from ensue.plan.program_plans import ColumnNames, Columns, OrderColumns, plan_queries, warn_of_unusable, with_violations
 from ensue.plan.states import StateQuestions, refuse_ahead, refuse_ends
 from ensue.programs import (
     Program,
@@ -442,6 +442,7 @@ class Detector:
             return open_states(tables, self._questions, self._columns)[0].machine
         ids = self._match_id or self._courier is not None
         planned = plan_queries(tables, self._statements, self._columns, ids, self._fixed, self._questions)
+        warn_of_unusable(planned)
         if self._violations:
             planned = with_violations(planned, self._statements)
         return compile_plan(planned, self._options)

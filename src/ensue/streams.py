@@ -15,7 +15,15 @@ from ensue.plan.outputs import OutputSchema, partial_output
 from ensue.plan.partial import partial_problems, partial_queries
 from ensue.plan.planner import plan_query
 from ensue.plan.plans import DEFAULT_LIMITS, Limits, Options, QueryPlan
-from ensue.plan.program_plans import ColumnNames, OrderColumns, ProgramPlan, by_keys, plan_queries, with_violations
+from ensue.plan.program_plans import (
+    ColumnNames,
+    OrderColumns,
+    ProgramPlan,
+    by_keys,
+    plan_queries,
+    warn_of_unusable,
+    with_violations,
+)
 from ensue.plan.states import refuse_ahead
 from ensue.programs import Program, QueryLike, program_statements
 from ensue.runtimes.tables import DescribedEvents, are_frames, described, fixed_tables, together_schema
@@ -123,6 +131,7 @@ def _planned(
     require_pyspark()
     fixed = fixed_tables(source.tables, statements, source.offered)
     planned = plan_queries(empty_tables(source.table), statements, source.columns, match_id, fixed)
+    warn_of_unusable(planned)
     inputs = frame_inputs(source.table, planned.inputs)
     if not inputs[0].frame.isStreaming:
         raise SchemaError(

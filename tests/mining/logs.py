@@ -24,7 +24,7 @@ COLUMNS = {"time": "t", "type": "type", "partition_by": "id"}
 STREAMS = ("A", "B", "C", "order line")
 
 
-def rows(complete: bool = False) -> st.SearchStrategy[list[Row]]:
+def rows(complete: bool = False, least: int = 0) -> st.SearchStrategy[list[Row]]:
     """Few keys, streams and times, so that there is much in common."""
     rarely = st.none() if not complete else st.nothing()
     return st.lists(
@@ -33,6 +33,7 @@ def rows(complete: bool = False) -> st.SearchStrategy[list[Row]]:
             st.sampled_from([*STREAMS, *([] if complete else [""])]) | rarely,
             st.integers(-3, 3) | rarely,
         ),
+        min_size=least,
         max_size=25,
     )
 
@@ -56,16 +57,16 @@ def times_of(stream: str, trace: Trace) -> list[int]:
     return [time for name, time in trace if name == stream]
 
 
-def applies(constraint: Constraint, trace: Trace) -> bool:
-    """Whether a trace can say anything about a constraint."""
-    present = {stream for stream, _ in trace}
+def relevant(constraint: Constraint, log: Sequence[Trace]) -> list[Trace]:
+    """The traces that a constraint is judged by, as docs/constraints.md defines them."""
     match constraint:
         case Prior(earlier, later):
-            return {earlier, later} <= present
-        case Exclusive(streams):
-            return bool(present & {*streams})
+            return [trace for trace in log if times_of(earlier, trace) and times_of(later, trace)]
+        case Exclusive((a, b)):
+            with_a, with_b = ([trace for trace in log if times_of(stream, trace)] for stream in (a, b))
+            return with_a if len(with_a) < len(with_b) else with_b
         case Require(stream, _) | Ends((stream,)):
-            return stream in present
+            return [trace for trace in log if times_of(stream, trace)]
     raise AssertionError(constraint)
 
 
@@ -99,7 +100,7 @@ def expected(log: Sequence[Row], share: float = 1.0, support: int = 1) -> list[F
     """What a proposal has to say, in its order."""
     found: list[Found] = []
     for kind, constraint in candidates(traces(log)):
-        about = [trace for trace in traces(log) if applies(constraint, trace)]
+        about = relevant(constraint, traces(log))
         holds = sum(is_lawful(constraint, trace) for trace in about)
         if len(about) >= support and holds / max(len(about), 1) >= share:
             found.append((kind, constraint.streams, len(about), holds, holds / len(about)))

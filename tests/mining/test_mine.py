@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 import ensue
 from inside import ConstraintStatement, Ends, Exclusive, Prior, Require
-from mining.logs import COLUMNS, STREAMS, Found, Row, expected, is_lawful, rows, table, traces
+from mining.logs import COLUMNS, STREAMS, Found, Row, expected, is_lawful, relevant, rows, table, traces
 
 QUERIES = (
     "PATTERN SEQ(A a, B b) PARTITION BY id RETURN a.t AS a, b.t AS b, a.id AS id",
@@ -39,7 +39,7 @@ def found(proposal: ensue.process.Proposal) -> list[Found]:
     return [(row.kind, row.streams, row.support, row.holds, row.share) for row in proposal]
 
 
-@given(rows(), st.sampled_from([1.0, 0.9, 0.5, 1e-9]), st.integers(1, 4))
+@given(rows() | rows(least=12), st.sampled_from([1.0, 0.9, 0.5, 1e-9]), st.integers(1, 4))
 def test_same_as_a_loop_over_traces(log: Sequence[Row], share: float, support: int) -> None:
     assert found(mined(table(log), share=share, support=support)) == expected(log, share, support)
 
@@ -73,6 +73,36 @@ def matches_by(proposal: ensue.process.Proposal, log: Sequence[Row], query: str)
             raise
         return Counter()
     return Counter(map(str, found.to_pylist()))
+
+
+@given(rows(complete=True, least=12), st.sampled_from([1e-9, 0.3, 0.9]))
+def test_relevant_traces_obey_what_is_proposed(log: Sequence[Row], share: float) -> None:
+    """All other traces obey a constraint anyway, so they are no evidence for it."""
+    for row in mined(table(log), share=share):
+        judged = relevant(row.constraint, traces(log))
+        assert sum(is_lawful(row.constraint, trace) for trace in judged) >= max(1, share * len(judged))
+        assert all(trace in judged or is_lawful(row.constraint, trace) for trace in traces(log))
+
+
+@given(st.integers(1, 5), st.integers(1, 60), st.booleans())
+def test_a_pair_that_always_occurs_together_is_never_exclusive(rare: int, others: int, swapped: bool) -> None:
+    """However many traces have only the more frequent stream of the two."""
+    frequent, seldom = ("B", "A") if swapped else ("A", "B")
+    log: list[Row] = [(key, frequent, 1) for key in range(rare + others)] + [(key, seldom, 2) for key in range(rare)]
+    assert found(mined(table(log), share=1e-9, kinds="exclusive")) == []
+
+
+def test_one_appeal_in_two_hundred_cases() -> None:
+    cases: list[Row] = [(key, "Create", 1) for key in range(200)]
+    proposal = mined(table([*cases, (7, "Appeal", 2)]), share=0.9)
+    assert found(proposal) == [
+        ("ENDS", ("Appeal",), 1, 1, 1.0),
+        ("ENDS", ("Create",), 200, 199, 0.995),
+        ("PRIOR", ("Create", "Appeal"), 1, 1, 1.0),
+        ("REQUIRE", ("Appeal", "Create"), 1, 1, 1.0),
+    ]
+    nowhere_together = mined(table([*cases, (200, "Appeal", 2)]), kinds="exclusive")
+    assert found(nowhere_together) == [("EXCLUSIVE", ("Appeal", "Create"), 1, 1, 1.0)]
 
 
 @given(rows(), st.sampled_from([1.0, 0.7]))
@@ -181,7 +211,7 @@ class TestProposal:
 
     def test_constraints_that_are_chosen(self) -> None:
         proposal = mined(table(LOG), share=0.3)
-        chosen = proposal.constraints(min_share=0.5, min_support=3, kinds=["exclusive", "prior"])
+        chosen = proposal.constraints(min_share=0.5, min_support=2, kinds=["exclusive", "prior"])
         assert chosen == tuple(
             ConstraintStatement(constraint, ("id",))
             for constraint in (Exclusive(("A", "C")), Exclusive(("B", "C")), Prior("A", "B"), Prior("B", "A"))

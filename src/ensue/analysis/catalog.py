@@ -50,6 +50,8 @@ class StreamSchema:
     """For a derived stream: whether all events have an order at their end; None: some have one."""
     table: Stream | None = None
     """For a stream of rows (`STREAM name FROM table`), the stream or type column of its table."""
+    unusable: Mapping[str, Problem] = field(default_factory=dict)
+    """The columns of the table that Ensue cannot use, with the problem of each."""
     is_element: bool = False
     """Whether the rows are elements of a list. Their position in it is the last of the order columns."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 
 from ensue.analysis.catalog import WHOLE_EVENT, Catalog, is_lineage
 from ensue.analysis.scopes import (
@@ -327,6 +328,9 @@ def _stream_field(field: Field, stream: Stream, catalog: Catalog, problems: list
         return schema.fields[field.name]
     if field.name == WHOLE_EVENT:
         return schema.whole
+    if field.name in schema.unusable:
+        problems.append(replace(schema.unusable[field.name], span=_field_span(field)))
+        return None
     problems.append(
         Problem(
             "no-such-field",
@@ -381,6 +385,9 @@ def _check_common_field(
         schema = catalog.stream(stream)
         assert schema is not None
         is_time = schema.endpoint(name) is not None
+        if name in schema.unusable:
+            yield replace(schema.unusable[name], span=span)
+            return
         if not is_time and name not in schema.fields:
             holder = f"stream `{stream}` does" if catalog.any_stream is None else "the events do"
             yield Problem(

@@ -209,6 +209,9 @@ def _field_types(
             return time
         if field.name in table.fields:
             return table.fields[field.name]
+        if field.name in table.unusable:
+            problems.append(replace(table.unusable[field.name], span=field.span))
+            return None
         problems.append(_no_column(field, selection, table.fields))
         return None
 

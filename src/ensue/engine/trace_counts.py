@@ -137,9 +137,9 @@ class _CountedPairs:
         if kind == "EXCLUSIVE":
             first, second = np.triu_indices(number, k=1)
             both = together[first, second]
-            either = occurs[first] + occurs[second] - both
-            in_log = (occurs[first] > 0) & (occurs[second] > 0)
-            return _CountedPairs(kind, first, second, np.where(in_log, either, 0), either - both)
+            # All traces without the rarer stream obey it, however many there are.
+            rarer = np.minimum(occurs[first], occurs[second])
+            return _CountedPairs(kind, first, second, rarer, rarer - both)
         first, second = np.nonzero(~np.eye(number, dtype=bool))
         both = together[first, second]
         if kind == "PRIOR":

@@ -5,12 +5,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from json import dumps, loads
 
 import pyarrow as pa
 
 from ensue.analysis.catalog import Catalog, StreamSchema, inferred_catalog
 from ensue.analysis.declarations import FIRST, LAST, LINEAGE
-from ensue.errors import SchemaError, did_you_mean
+from ensue.errors import Problem, SchemaError, did_you_mean
 from ensue.expr.kinds import NUMBERS, TIMES, UNITS, Kind, Type
 from ensue.expr.types import kind_of, own_type, readable_type
 from ensue.nodes.names import AnyEvent, Stream
@@ -25,6 +26,9 @@ SORTABLE = {*NUMBERS, *TIMES, Kind.TEXT, Kind.BOOLEAN, Kind.NULL}
 POSITION = "ensue:position"
 """The column of the state with the position of an event in its partition; -1 while it is not known."""
 
+
+UNUSABLE = b"ensue:unusable"
+"""The key in the metadata of a schema for the columns that were left out of a table, with the problem of each."""
 
 STREAM_KINDS = (Kind.TEXT, Kind.INTEGER, Kind.BOOLEAN, Kind.NULL)
 """The kinds of a type column. A stream has the name that the value has as text: `404`, `true`."""
@@ -78,6 +82,11 @@ class InputTable:
         )
 
     @property
+    def unusable(self) -> Mapping[str, Problem]:
+        """The columns of the user's table that Ensue cannot use, with the problem of each."""
+        return unusable_columns(self.table.schema)
+
+    @property
     def all_views(self) -> Mapping[Stream, View]:
         """The streams of its rows, and those of elements in its rows."""
         if not self.elements:
@@ -102,6 +111,33 @@ def with_rows(inputs: Sequence[InputTable], tables: Mapping[str, pa.Table] | pa.
     if isinstance(tables, pa.Table):
         return (replace(inputs[0], table=tables),)
     return tuple(replace(item, table=tables[str(item.stream)]) for item in inputs)
+
+
+def without_unusable(table: pa.Table, problems: Mapping[str, Problem]) -> pa.Table:
+    """Return the table with the problems of columns that it lacks. Only a query that uses such a column fails."""
+    if not problems:
+        return table
+    known = {**unusable_columns(table.schema), **problems}
+    said = {name: (problem.code, problem.message, problem.hint) for name, problem in known.items()}
+    return table.replace_schema_metadata({**(table.schema.metadata or {}), UNUSABLE: dumps(said).encode()})
+
+
+def unusable_columns(schema: pa.Schema) -> dict[str, Problem]:
+    """Return the columns that were left out of a table, with the problem of each."""
+    said = (schema.metadata or {}).get(UNUSABLE)
+    if said is None:
+        return {}
+    return {name: Problem(code, message, hint=hint) for name, (code, message, hint) in loads(said).items()}
+
+
+def repeated_column(name: str, label: str) -> Problem:
+    return Problem("duplicate-column", f"the {label} has two columns `{name}`", hint="rename one of them")
+
+
+def refuse_unusable(schema: pa.Schema, name: str | None) -> None:
+    """Raise the problem of a column that was left out of a table."""
+    if UNUSABLE in (schema.metadata or {}) and name is not None and name in (known := unusable_columns(schema)):
+        raise SchemaError(known[name].code, known[name].message, known[name].hint)
 
 
 def input_tables(
@@ -189,6 +225,7 @@ def _checked(item: InputTable) -> InputTable:
         )
     for role, name in (("time", item.time), ("end", item.end), ("type", item.type)):
         if name is not None and name not in names:
+            refuse_unusable(item.table.schema, name)
             hint = did_you_mean(name, names) or f"pass `{role}=` with one of these columns"
             if item.stream is not None:
                 hint += f'; if tables differ, pass a mapping: `{role}={{"{item.stream}": "...", ...}}`'
@@ -245,6 +282,7 @@ def catalog_of(inputs: tuple[InputTable, ...], queries: Sequence[PatternQuery] =
             probability=item.probability,
             alternatives=item.alternatives,
             order=item.order,
+            unusable=item.unusable if table.metadata else {},
         )
         if item.stream is not None:
             streams[item.stream] = schema
@@ -328,8 +366,8 @@ def plain_schema(schema: pa.Schema) -> pa.Schema:
 
 def check_duplicates(names: list[str], label: str) -> None:
     if len(set(names)) < len(names):
-        repeated = sorted({str(name) for name in names if names.count(name) > 1})
-        raise SchemaError("duplicate-column", f"the {label} has two columns `{repeated[0]}`", "rename one of them")
+        problem = repeated_column(min(str(name) for name in names if names.count(name) > 1), label)
+        raise SchemaError(problem.code, problem.message, problem.hint)
 
 
 # -- the order of events at the same time
@@ -343,6 +381,8 @@ def ordered_tables(items: Sequence[InputTable], order: object) -> tuple[InputTab
             "column-name", f"`order` must be a column name or a list of column names, found {order!r}", "pass strings"
         )
     for name in names:
+        for item in items:
+            refuse_unusable(item.table.schema, name)
         holders = [item for item in items if name in item.table.column_names]
         known = list(dict.fromkeys(column for item in items for column in item.table.column_names))
         if not holders:
@@ -392,6 +432,8 @@ def uncertain_tables(items: Sequence[InputTable], probability: object, alternati
             "pass `probability=` with the column that contains the probability of each event",
         )
     for role, name in (("probability", probability), ("alternatives", alternatives)):
+        for item in items:
+            refuse_unusable(item.table.schema, None if name is None else str(name))
         if name is not None and not any(name in item.table.column_names for item in items):
             names = list(dict.fromkeys(column for item in items for column in item.table.column_names))
             raise SchemaError(

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from ensue.analysis.declarations import connected, declarations, declared_attributes, shared_keys
 from ensue.analysis.scopes import counts_events
-from ensue.errors import Problem, QueryError, SchemaError
+from ensue.errors import Problem, QueryError, SchemaError, warn
 from ensue.expr.types import TableValues
 from ensue.graph.law import Law
 from ensue.lower.phases import LoweredProgram, collector_paused, settle
@@ -138,6 +138,16 @@ def plan_queries(
     if columns.order is not None:
         inputs = ordered_tables(inputs, columns.order)
     return plan_program(statements, inputs, match_id, fixed=fixed, wanted=wanted)
+
+
+def warn_of_unusable(planned: ProgramPlan) -> None:
+    """Warn about columns that whole events in results lack because Ensue cannot use them."""
+    for item in planned.inputs:
+        if item.unusable and any(
+            not plan.query.returns and any(map(item.holds, plan.streams)) for plan in planned.plans
+        ):
+            for name, problem in item.unusable.items():
+                warn(f"events in the results lack column `{name}`: {problem.message}")
 
 
 @collector_paused()

@@ -18,7 +18,7 @@ from ensue.expr.kinds import Kind
 from ensue.expr.types import kind_of, readable_type
 from ensue.kernels.warm_up import compile_missing
 from ensue.nodes.constraints import Constraint, ConstraintStatement, Ends, Exclusive, Prior, Require
-from ensue.plan.inputs import InputTable, catalog_of, input_tables
+from ensue.plan.inputs import InputTable, catalog_of, input_tables, refuse_unusable
 from ensue.plan.program_plans import ColumnNames
 from ensue.runtimes.tables import are_frames, arrow_tables, described
 from ensue.text.render import render_constraint, render_constraint_statement
@@ -29,7 +29,7 @@ MOST_SHOWN = 20
 
 @dataclass(frozen=True, slots=True)
 class ProposedConstraint:
-    """A constraint, the number of traces it applies to (`support`), and how many of them obey it (`holds`)."""
+    """A constraint, the number of traces it is evaluated on (`support`), and how many of them obey it (`holds`)."""
 
     constraint: Constraint
     kind: str
@@ -46,8 +46,9 @@ class ProposedConstraint:
 class Proposal:
     """Constraints that all or most traces of a log obey; `partition_by` are the columns that identify a trace.
 
-    `table` has a row for each constraint: its `kind`, its `streams`, its `support` (the number of traces it applies
-    to), in how many of these it `holds`, and the `share` of these. Iteration yields the rows with their `constraint`.
+    `table` has a row for each constraint: its `kind`, its `streams`, its `support` (the number of traces it is
+    evaluated on), in how many of these it `holds`, and the `share` of these. Iteration yields the rows with their
+    `constraint`.
 
     A log shows what happened, not what must happen: a constraint is a guess until somebody who knows the process
     accepts it. Passed as `constraints=` to `ensue.detect` and similar functions, a proposal means its `constraints()`.
@@ -76,10 +77,9 @@ class Proposal:
     ) -> tuple[ConstraintStatement, ...]:
         """Return the selected constraints as statements about the traces from which they were mined.
 
-        By default these are the constraints that hold in all traces they apply to. If a constraint fails in some
+        By default these are the constraints that hold in all traces. If a constraint fails in some
         traces, `ensue.detect` loses the matches of these traces, and several such constraints can contradict each
-        other. A constraint with a small support may hold by chance: see `min_support`. This does not apply to
-        `EXCLUSIVE(a, b)`: its support is large if one of the two is frequent, however rare the other is.
+        other. A constraint with a small support may hold by chance: see `min_support`.
 
         >>> log = pa.table({"t": [1, 2, 3, 1, 2], "type": ["A", "B", "C", "A", "B"], "id": [1, 1, 1, 2, 2]})
         >>> proposal = mine(log, time="t", type="type", partition_by="id")
@@ -101,7 +101,7 @@ class Proposal:
         >>> print(mine(log, time="t", type="type", partition_by="id", kinds=("ends", "exclusive")).to_text(), end="")
         CONSTRAINT ENDS(B) PARTITION BY id; -- 1 trace
         CONSTRAINT ENDS(C) PARTITION BY id; -- 1 trace
-        CONSTRAINT EXCLUSIVE(B, C) PARTITION BY id; -- 2 traces
+        CONSTRAINT EXCLUSIVE(B, C) PARTITION BY id; -- 1 trace
         """
         statements = ((ConstraintStatement(row.constraint, self.partition_by), row) for row in self)
         return "".join(f"{render_constraint_statement(each)}; -- {_evidence(row)}\n" for each, row in statements)
@@ -124,9 +124,11 @@ def mine(
     or a mapping with one such table per stream. A trace consists of the rows with the same values in the columns
     `partition_by`. Rows without a timestamp, a type or a key are ignored.
 
-    `PRIOR(a, b)` applies to traces with both, and holds if no `a` is later than a `b`. `EXCLUSIVE(a, b)` applies to
-    traces with at least one of them, and holds if only one occurs. `REQUIRE(a, b)` applies to traces with `a`, and
-    holds if `b` occurs, too. `ENDS(a)` applies to traces with `a`, and holds if nothing is later than the first `a`.
+    A constraint is evaluated only on traces that could break it; all others obey it and do not count. `PRIOR(a, b)`
+    needs traces with both, and holds if no `a` is later than a `b`. `EXCLUSIVE(a, b)` needs traces with the rarer of
+    the two, and holds if the other does not occur. `REQUIRE(a, b)` needs traces with `a`, and holds if `b` occurs, too.
+    `ENDS(a)` needs traces with `a`, and holds if nothing is later than the first `a`. A constraint that all these
+    traces break is never proposed.
     `kinds` selects the kinds to propose ("prior", "exclusive", "require", "ends"); the default is all of them.
 
     >>> log = pa.table({"t": [1, 2, 3, 1, 2], "type": ["A", "B", "C", "A", "B"], "id": [1, 1, 1, 2, 2]})
@@ -199,6 +201,7 @@ def _check_key(name: str, inputs: tuple[InputTable, ...]) -> None:
     """Check that all tables have the column, with comparable types."""
     first: tuple[InputTable, Kind] | None = None
     for item in inputs:
+        refuse_unusable(item.table.schema, name)
         names = item.table.column_names
         if name not in names:
             raise SchemaError(

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -26,7 +29,7 @@ from ensue.expr.types import (
 )
 from ensue.lower.phases import LoweredProgram
 from ensue.nodes.rules import Fact, Ruleset, TableDeclaration
-from ensue.plan.inputs import check_duplicates
+from ensue.plan.inputs import check_duplicates, refuse_unusable, repeated_column, without_unusable
 from ensue.plan.program_plans import ColumnNames, Columns, FixedTables, OrderColumns
 
 
@@ -94,7 +97,7 @@ def arrow_tables(events: Any) -> tuple[TableKind, Mapping[str, pa.Table] | pa.Ta
     """Convert the user's table or tables to Arrow; also return the kind for the results."""
     if not isinstance(events, Mapping):
         kind = kind_of_table(events)
-        return kind, without_views(kind.to_arrow(events))
+        return kind, usable(kind.to_arrow(events), "table")
     if not events:
         raise SchemaError("no-tables", "the mapping of streams to tables is empty", "pass at least one table")
     for name in events:
@@ -103,7 +106,7 @@ def arrow_tables(events: Any) -> tuple[TableKind, Mapping[str, pa.Table] | pa.Ta
                 "stream-name", f"a stream name must be text, found {name!r}", "use text as the keys of the mapping"
             )
     kinds = {name: kind_of_table(table) for name, table in events.items()}
-    tables = {name: without_views(kinds[name].to_arrow(table)) for name, table in events.items()}
+    tables = {name: usable(kinds[name].to_arrow(table), f"table of stream `{name}`") for name, table in events.items()}
     return next(iter(kinds.values())), tables
 
 
@@ -190,67 +193,146 @@ def _unchanged(table: pa.Table) -> pa.Table:
 ARROW = TableKind("pyarrow", _unchanged, _unchanged)
 
 
+def table_of(columns: Iterable[tuple[str, pa.Array | Problem]]) -> pa.Table:
+    """Return a table of the columns that Arrow can hold, and the problems of the others."""
+    given = list(columns)
+    held = [(name, column) for name, column in given if not isinstance(column, Problem)]
+    table = pa.table([column for _, column in held], names=[name for name, _ in held])
+    return without_unusable(table, {name: problem for name, problem in given if isinstance(problem, Problem)})
+
+
+def mixed_column(name: str, values: Any) -> Problem:
+    """Return the problem of a column whose values have no common Arrow type."""
+    found = sorted({type(value).__name__ for value in values[:10_000] if value is not None})
+    return Problem(
+        "mixed-column",
+        f"column `{name}` cannot be converted to one Arrow type; types of its values: {', '.join(found)}",
+        hint="convert the column to one type, or drop it",
+    )
+
+
 def _from_pandas(frame: Any) -> pa.Table:
-    check_duplicates(list(frame.columns), "table")
-    arrays = []
-    for name in frame.columns:
-        try:
-            arrays.append(pa.array(frame[name], from_pandas=True))
-        except (ValueError, TypeError, NotImplementedError, OverflowError) as error:
-            found = sorted({type(value).__name__ for value in frame[name].head(10_000) if value is not None})
-            raise SchemaError(
-                "mixed-column",
-                f"column `{name}` cannot be converted to one Arrow type; types of its values: {', '.join(found)}",
-                "convert the column to one type, or drop it",
-            ) from error
-    return pa.table(arrays, names=[str(name) for name in frame.columns])
+    return table_of((str(name), _from_series(str(name), frame.iloc[:, at])) for at, name in enumerate(frame.columns))
+
+
+def _from_series(name: str, values: Any) -> pa.Array | Problem:
+    try:
+        return pa.array(values, from_pandas=True)
+    except (ValueError, TypeError, NotImplementedError, OverflowError):
+        return mixed_column(name, values)
 
 
 def _to_pandas(table: pa.Table) -> Any:
-    """Keep integers with nulls as integers, and times inside structs as times."""
+    """Keep integers as integers and times as times, whatever is null next to them, also in lists and structs."""
     import pandas
 
-    frame = table.to_pandas()
-    for name in table.column_names:
+    nested = [field.name for field in table.schema if pa.types.is_nested(field.type)]
+    frame = table.drop_columns(nested).to_pandas()
+    for place, name in enumerate(table.column_names):
         column = table.column(name)
-        if pa.types.is_integer(column.type) and column.null_count:
-            frame[name] = column.to_pandas(types_mapper={column.type: pandas.Int64Dtype()}.get)
-        elif pa.types.is_struct(column.type) and _has_nanoseconds(column.type):
-            frame[name] = column.cast(_in_microseconds(column.type), safe=False).to_pandas()
+        if name in nested:
+            rows = [value for chunk in column.chunks for value in _python_values(chunk)]
+            frame.insert(place, name, pandas.Series(_object_array(rows), index=frame.index, dtype=object))
+        elif pa.types.is_integer(column.type) and column.null_count:
+            kind = pandas.UInt64Dtype() if column.type == pa.uint64() else pandas.Int64Dtype()
+            frame[name] = column.to_pandas(types_mapper={column.type: kind}.get)
     return frame
 
 
-def _has_nanoseconds(kind: pa.DataType) -> bool:
-    return any(_is_nanosecond(field.type) for field in kind)
+def _python_values(array: Any) -> list[Any]:
+    """Return the values for pandas: structs as dicts, lists as numpy arrays, times as `Timestamp` and `Timedelta`."""
+    kind = array.type
+    if pa.types.is_struct(kind):
+        parts = [_python_values(array.field(place)) for place in range(kind.num_fields)]
+        names = [field.name for field in kind]
+        rows: list[Any] = [dict(zip(names, values, strict=True)) for values in zip(*parts, strict=True)]
+        return _with_nulls(rows or [{} for _ in range(len(array))], array)
+    if pa.types.is_fixed_size_list(kind):
+        return _python_values(array.cast(pa.large_list(kind.value_type)))
+    if pa.types.is_list_view(kind) or pa.types.is_large_list_view(kind):
+        # Not a cast to a list, which loses the values after a null.
+        elements = _element_array(array.values)
+        starts, sizes = array.offsets.to_numpy().tolist(), array.sizes.to_numpy().tolist()
+        return _with_nulls([elements[at : at + size] for at, size in zip(starts, sizes, strict=True)], array)
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        elements = _element_array(array.values)
+        offsets = array.offsets.to_numpy().tolist()
+        return _with_nulls([elements[start:end] for start, end in pairwise(offsets)], array)
+    if pa.types.is_timestamp(kind) or pa.types.is_duration(kind):
+        return _with_nulls(array.to_pandas().astype(object).tolist(), array)
+    if (pa.types.is_integer(kind) or pa.types.is_floating(kind)) and not array.null_count:
+        numbers: list[Any] = array.to_numpy().tolist()
+        return numbers
+    values: list[Any] = array.to_pylist()
+    return values
 
 
-def _is_nanosecond(kind: pa.DataType) -> bool:
-    return bool(kind == pa.duration("ns") or (pa.types.is_timestamp(kind) and kind.unit == "ns"))
+def _element_array(values: Any) -> Any:
+    """Return the elements of lists as one numpy array: of numbers if all are numbers, otherwise of objects."""
+    numeric = pa.types.is_integer(values.type) or pa.types.is_floating(values.type)
+    return values.to_numpy() if numeric and not values.null_count else _object_array(_python_values(values))
 
 
-def _in_microseconds(kind: pa.DataType) -> pa.DataType:
-    """Return the struct type with times in microseconds: Python shows nanoseconds in a dictionary as plain numbers."""
+def _with_nulls(values: list[Any], array: Any) -> list[Any]:
+    if not array.null_count:
+        return values
+    return [value if valid else None for value, valid in zip(values, array.is_valid().to_pylist(), strict=True)]
 
-    def coarser(inner: pa.DataType) -> pa.DataType:
-        if not _is_nanosecond(inner):
-            return inner
-        return pa.timestamp("us", inner.tz) if pa.types.is_timestamp(inner) else pa.duration("us")
 
-    return pa.struct([pa.field(field.name, coarser(field.type)) for field in kind])
+def _object_array(values: Sequence[Any]) -> Any:
+    # np.array would make a table of lists that have the same length.
+    array = np.empty(len(values), object)
+    array[:] = values
+    return array
 
 
 def _from_polars(frame: Any) -> pa.Table:
-    columns = {}
-    for column in frame.get_columns():
+    return table_of((column.name, _from_polars_column(column)) for column in frame.get_columns())
+
+
+def _from_polars_column(column: Any) -> pa.Array | Problem:
+    import polars
+
+    # Of Python objects, polars would pass on the addresses.
+    if column.dtype != polars.Object:
         try:
-            columns[column.name] = column.to_arrow()
-        except pa.ArrowException as error:
-            raise SchemaError(
-                "mixed-column",
-                f"column `{column.name}` has type {column.dtype}, which Arrow does not support",
-                "cast the column, or drop it",
-            ) from error
-    return pa.table(columns)
+            return column.to_arrow()
+        except pa.ArrowException:
+            pass
+    return _unsupported_column(column.name, str(column.dtype))
+
+
+def _unsupported_column(name: str, kind: str) -> Problem:
+    said = f"column `{name}` has type {kind}, which is not supported"
+    return Problem("mixed-column", said, hint="cast the column, or drop it")
+
+
+def usable(table: pa.Table, label: str) -> pa.Table:
+    """Return the table without columns that Ensue cannot use; they are errors only in queries that use them."""
+    counts = Counter(table.column_names)
+    plain = all(pa.types.is_primitive(kind) or kind == pa.string() for kind in table.schema.types)
+    if plain and len(counts) == table.num_columns:
+        return table
+    problems = {name: repeated_column(name, label) for name, count in counts.items() if count > 1}
+    problems |= {
+        field.name: _unsupported_column(field.name, str(field.type))
+        for field in table.schema
+        if field.name not in problems and not _is_supported(field.type)
+    }
+    if problems:
+        kept = [place for place, name in enumerate(table.column_names) if name not in problems]
+        table = without_unusable(table.select(kept), problems)
+    return without_views(table)
+
+
+def _is_supported(kind: pa.DataType) -> bool:
+    """Return whether rows with values of this type can be taken from a table."""
+    if pa.types.is_dictionary(kind) and pa.types.is_nested(kind.value_type):
+        return False
+    if pa.types.is_union(kind):
+        return False
+    parts = (kind.field(place).type for place in range(kind.num_fields)) if pa.types.is_nested(kind) else ()
+    return all(map(_is_supported, parts))
 
 
 def without_views(table: pa.Table) -> pa.Table:
@@ -327,6 +409,7 @@ def conform(table: pa.Table, schema: pa.Schema, label: str) -> pa.Table:
     check_duplicates(names, label)
     missing = [name for name in schema.names if name not in names]
     if missing:
+        refuse_unusable(table.schema, missing[0])
         raise SchemaError(
             "no-such-column",
             f"the {label} has no column `{missing[0]}`, which earlier batches had; columns: {', '.join(names)}",
@@ -436,9 +519,9 @@ def _table_of(facts: Sequence[Fact], columns: Sequence[str]) -> pa.Table:
 def _read(name: str, given: Any, columns: Sequence[str]) -> pa.Table:
     """Read the table passed for a TABLE, with the columns that the TABLE declares."""
     table = given.toArrow() if are_frames(given) else kind_of_table(given).to_arrow(given)
-    table = without_views(table)
-    check_duplicates(table.column_names, f"table `{name}`")
+    table = usable(table, f"table `{name}`")
     for column in columns:
+        refuse_unusable(table.schema, column)
         if column not in table.column_names:
             raise SchemaError(
                 "no-such-column",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -13,6 +14,12 @@ import pyarrow.json
 import pyarrow.parquet
 
 from ensue.apps.cli.terminal import UsageError, existing_file
+from ensue.errors import Problem
+from ensue.plan.inputs import without_unusable
+from ensue.runtimes.tables import mixed_column, table_of
+
+_LARGEST_BLOCK = 2**31 - 1
+"""The size in bytes of the largest block that Arrow can read."""
 
 SUFFIXES = ".parquet, .csv, .json, .jsonl or .ndjson"
 
@@ -79,7 +86,7 @@ def _read_table(path: Path, times: Sequence[str]) -> pa.Table:
     except (pa.ArrowInvalid, pa.ArrowTypeError, json.JSONDecodeError, UnicodeDecodeError, OSError) as error:
         raise UsageError("unreadable-events", f"cannot read `{path}` as {format}: {error}") from error
     for name in times:
-        if name in table.column_names:
+        if table.column_names.count(name) == 1:
             place = table.column_names.index(name)
             table = table.set_column(place, name, as_time(table.column(name)))
     return table
@@ -88,9 +95,9 @@ def _read_table(path: Path, times: Sequence[str]) -> pa.Table:
 def _read_file(path: Path, format: str) -> pa.Table:
     match format:
         case "parquet":
-            return pyarrow.parquet.read_table(path)
+            return pyarrow.parquet.ParquetFile(path).read()
         case "csv":
-            return pyarrow.csv.read_csv(path)
+            return _read_csv(path)
         case _:
             return _read_json(path)
 
@@ -99,15 +106,67 @@ def _read_folder(path: Path, format: str) -> pa.Table:
     """Reads all files of a folder, with columns for subfolder names such as `day=2025-03-10`."""
     import pyarrow.dataset
 
-    return pyarrow.dataset.dataset(path, format=format, partitioning="hive").to_table()
+    table = pyarrow.dataset.dataset(path, format=format, partitioning="hive").to_table()
+    return _empty_as_null(table) if format == "csv" else table
+
+
+def _read_csv(path: Path) -> pa.Table:
+    """Reads a CSV file; a column whose cells have several types is text."""
+    try:
+        table = pyarrow.csv.read_csv(path)
+    except pa.ArrowInvalid:
+        # Arrow infers the types from the first block of the file, so let all of it be the first block.
+        data = pa.input_stream(path).read()
+        if not 0 < len(data) <= _LARGEST_BLOCK:
+            raise
+        options = pyarrow.csv.ReadOptions(block_size=len(data))
+        table = pyarrow.csv.read_csv(pa.BufferReader(data), read_options=options)
+    return _empty_as_null(table)
+
+
+def _empty_as_null(table: pa.Table) -> pa.Table:
+    """Makes empty text null, with and without quotes, as pandas and Spark do."""
+    for place, field in enumerate(table.schema):
+        if pa.types.is_string(field.type):
+            column = table.column(place)
+            filled = pc.if_else(pc.equal(column, ""), pa.scalar(None, field.type), column)
+            table = table.set_column(place, field, filled)
+    return table
 
 
 def _read_json(path: Path) -> pa.Table:
     """Reads one JSON object per line, or one JSON list of objects."""
     with path.open("rb") as file:
-        if not file.read(64).lstrip().startswith(b"["):
-            return pyarrow.json.read_json(path)
-    return pa.Table.from_pylist(json.loads(path.read_text(encoding="utf-8")))
+        if file.read(64).lstrip().startswith(b"["):
+            return table_of(_columns_of(json.loads(path.read_text(encoding="utf-8"))))
+    try:
+        return pyarrow.json.read_json(path)
+    except pa.ArrowInvalid:
+        lines = pa.input_stream(path).read().decode("utf-8").splitlines()
+        return _read_mixed([json.loads(line) for line in lines if line.strip()])
+
+
+def _read_mixed(rows: list[Any]) -> pa.Table:
+    """Reads the columns whose values have one type as Arrow does, and remembers the problem of the others."""
+    problems = {name: column for name, column in _columns_of(rows) if isinstance(column, Problem)}
+    kept = (json.dumps({name: value for name, value in row.items() if name not in problems}) for row in rows)
+    data = "\n".join(kept).encode()
+    options = pyarrow.json.ReadOptions(block_size=max(len(data), 1))
+    return without_unusable(pyarrow.json.read_json(pa.BufferReader(data), read_options=options), problems)
+
+
+def _columns_of(rows: Any) -> list[tuple[str, pa.Array | Problem]]:
+    if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
+        raise pa.ArrowInvalid("expected JSON objects")
+    names = dict.fromkeys(name for row in rows for name in row)
+    return [(name, _column(name, [row.get(name) for row in rows])) for name in names]
+
+
+def _column(name: str, values: list[Any]) -> pa.Array | Problem:
+    try:
+        return pa.array(values)
+    except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError):
+        return mixed_column(name, values)
 
 
 def as_time(column: pa.ChunkedArray) -> pa.ChunkedArray:

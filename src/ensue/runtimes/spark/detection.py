@@ -119,6 +119,7 @@ def detect_frames(
         refuse_ahead(statements, columns.end, emission.eager)
     events, statements = answered(events, statements, columns)
     planned = program_plans.plan_queries(empty_tables(events), statements, columns, emission.match_id, fixed)
+    program_plans.warn_of_unusable(planned)
     inputs = frame_inputs(events, planned.inputs)
     streaming = inputs[0].frame.isStreaming
     if streaming and period.is_limited:

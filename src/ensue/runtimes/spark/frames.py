@@ -14,8 +14,8 @@ from pyspark.sql.functions import col
 from pyspark.sql.pandas.types import from_arrow_type, to_arrow_type
 from pyspark.sql.types import DataType, StructField, StructType
 
-from ensue.errors import SchemaError
-from ensue.plan.inputs import InputTable
+from ensue.errors import Problem, SchemaError
+from ensue.plan.inputs import InputTable, repeated_column, without_unusable
 from ensue.plan.program_plans import Columns
 
 OWN = "ensue:"
@@ -45,25 +45,38 @@ def empty_tables(events: Mapping[str, DataFrame] | DataFrame) -> dict[str, pa.Ta
 
 
 def empty_table(frame: DataFrame, label: str) -> pa.Table:
-    _check_names(frame, label)
-    return pa.schema([_arrow_field(field, label) for field in frame.schema]).empty_table()
+    """Return an empty table of the columns that Ensue can use; the others are errors only in queries that use them."""
+    problems = _repeated_names(frame, label)
+    fields = []
+    for field in frame.schema:
+        found = _arrow_field(field, label)
+        if isinstance(found, Problem):
+            problems.setdefault(field.name, found)
+        elif field.name not in problems:
+            fields.append(found)
+    return without_unusable(pa.schema(fields).empty_table(), problems)
 
 
-def _check_names(frame: DataFrame, label: str) -> None:
-    """Check that Spark can distinguish the column names and that none is reserved; planning finds exact duplicates."""
+def _repeated_names(frame: DataFrame, label: str) -> dict[str, Problem]:
+    """Return the columns that Spark cannot distinguish; raise SchemaError for a reserved name."""
     for name in frame.columns:
         if name.startswith(OWN):
             problem = f"column `{name}` of the {label} has the reserved prefix `{OWN}`"
             raise SchemaError("reserved-column", problem, "rename the column")
+    distinguishes = frame.sparkSession.conf.get("spark.sql.caseSensitive") == "true"
+    problems: dict[str, Problem] = {}
     names: dict[str, str] = {}
     for name in frame.columns:
-        other = names.setdefault(name.lower(), name)
-        if other != name and frame.sparkSession.conf.get("spark.sql.caseSensitive") != "true":
-            raise SchemaError(
+        other = names.setdefault(name if distinguishes else name.lower(), name)
+        if other != name:
+            problems[name] = problems[other] = Problem(
                 "duplicate-column",
                 f"the {label} has columns `{other}` and `{name}`, which Spark does not distinguish",
-                "rename one of them, or set `spark.sql.caseSensitive` to true",
+                hint="rename one of them, or set `spark.sql.caseSensitive` to true",
             )
+        elif frame.columns.count(name) > 1:
+            problems.setdefault(name, repeated_column(name, label))
+    return problems
 
 
 def frame_inputs(events: Mapping[str, DataFrame] | DataFrame, items: Sequence[InputTable]) -> tuple[FrameInput, ...]:
@@ -79,15 +92,15 @@ def frame_inputs(events: Mapping[str, DataFrame] | DataFrame, items: Sequence[In
     return tuple(FrameInput(frame, item) for frame, item in zip(frames, items, strict=True))
 
 
-def _arrow_field(field: StructField, label: str) -> pa.Field:
+def _arrow_field(field: StructField, label: str) -> pa.Field | Problem:
     try:
         return pa.field(field.name, _nullable(arrow_type(field.dataType)))
-    except PySparkTypeError as error:
-        raise SchemaError(
+    except PySparkTypeError:
+        return Problem(
             "column-type",
             f"column `{field.name}` of the {label} is {field.dataType.simpleString()}, which Arrow does not support",
-            f"cast the column, or drop it with `.drop({field.name!r})`",
-        ) from error
+            hint=f"cast the column, or drop it with `.drop({field.name!r})`",
+        )
 
 
 def arrow_type(kind: DataType) -> pa.DataType:
