@@ -153,15 +153,15 @@ class WhyNot:
     def to_text(self) -> str:
         """Return the full answer as readable text."""
         lines = [f"{self.name}: {self.verdict}", "", "what is left after each requirement"]
-        lines += [f"  {': '.join(line)}" for line in self.funnel()]
-        for title, steps in self.parts():
+        lines += [f"  {': '.join(line)}" for line in self._funnel()]
+        for title, steps in self._parts():
             lines += ["", title]
             for step in steps:
                 lines.append(f"  {step.miss_words}")
                 lines += [f"    {example.in_words}" for example in step.examples]
         return "\n".join(lines)
 
-    def funnel(self) -> Iterator[tuple[str, str]]:
+    def _funnel(self) -> Iterator[tuple[str, str]]:
         """Yield each requirement, and what is left after it, in words."""
         for step in self.steps:
             if step.kind == TIE:
@@ -173,7 +173,7 @@ class WhyNot:
                 left = f"{'at least ' if step.cut else ''}{step.tried - step.failed:,}"
                 yield label, f"{left} of {step.tried:,} {'events' if step.kind == PREDICATE else 'choices'}"
 
-    def parts(self) -> Iterator[tuple[str, Sequence[RequirementCount]]]:
+    def _parts(self) -> Iterator[tuple[str, Sequence[RequirementCount]]]:
         """Yield the near misses that are ties, then the others, each with a title."""
         ties = [step for step in self.steps if step.kind == TIE]
         if ties:
@@ -192,9 +192,9 @@ class WhyNot:
         """The verdict, the near misses and what is left after each requirement as tables, for a notebook."""
         tables = [
             _html_table(title, ("requirement", "key", "events", "what is missing"), _html_rows(steps))
-            for title, steps in self.parts()
+            for title, steps in self._parts()
         ]
-        left = (f"<tr>{_cell(label)}{_cell(words)}</tr>" for label, words in self.funnel())
+        left = (f"<tr>{_cell(label)}{_cell(words)}</tr>" for label, words in self._funnel())
         tables.append(_html_table("what is left after each requirement", ("requirement", "left"), left))
         return f"<div><p><b>{escape(self.name)}</b>: {escape(self.verdict)}</p>{''.join(tables)}</div>"
 

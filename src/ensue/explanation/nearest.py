@@ -148,8 +148,8 @@ class Examples:
         if requirement.kind == COLLECTION:
             counts = self.search.counts(requirement, chunk)
             assert counts is not None
-            needed = np.where(counts < requirement.least, max(requirement.least, 1), requirement.most or 1)
-            return Measures(distance, distance, distance / needed)
+            needed = np.where(counts < requirement.least, requirement.least, requirement.most or 0)
+            return Measures(distance, distance, np.where(needed > 0, distance / np.maximum(needed, 1), np.inf))
         amount = self._amount(requirement)
         return Measures(distance, distance, distance / amount if amount else unknown)
 
