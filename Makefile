@@ -67,12 +67,13 @@ docs: $(DEVELOPMENT) ## build the documentation site into site/; a broken link i
 soak: ready ## run the long-running tests; PART= one of cases, stream, kills, setup, pages, inputs, benchmarks
 	$(BIN)/pytest -m soak $(if $(PART),--part $(PART))
 
-bench: $(DEVELOPMENT) ## run the benchmarks: start-up, core, steps, many patterns, Spark, constraints, semantic windows, rules, probabilities
+bench: $(DEVELOPMENT) ## run the benchmarks: start-up, core, steps, many patterns, ties, Spark, constraints, semantic windows, rules, probabilities
 	@$(ENSURE_JAVA)
 	$(BIN)/python benchmarks/startup.py
 	$(BIN)/python benchmarks/core.py
 	$(BIN)/python benchmarks/steps.py
 	$(BIN)/python benchmarks/patterns.py --spark
+	$(BIN)/python benchmarks/ties.py
 	$(BIN)/python benchmarks/spark.py
 	$(BIN)/python benchmarks/constraints.py
 	$(BIN)/python benchmarks/semantic_windows.py

@@ -31,6 +31,7 @@ SIZES = {
     "startup": ["--runs", "3"],
     "steps": ["--share", "0.2", "--runs", "2"],
     "patterns": ["--patterns", "100", "1000", "--runs", "1"],
+    "ties": ["--events", "100000", "--rounds", "5"],
     "semantic_windows": ["--events", "20000", "--runs", "1"],
     "spark": ["--events", "1000000", "--runs", "1"],
 }

@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import warnings
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
+import ensue
 from ensue.process import workflow
 
 pytestmark = pytest.mark.slow
@@ -114,6 +116,33 @@ def test_step_benchmarks_give_every_figure() -> None:
     figures = json.loads(done.stdout)
     assert len(figures) == 12
     assert all(figure["value"] > 0 for figure in figures)
+
+
+def test_tie_benchmarks_give_every_figure() -> None:
+    sizes = ["--events", "2000", "4000", "--rounds", "1"]
+    done = subprocess.run(
+        [sys.executable, str(FOLDER / "ties.py"), *sizes, "--format", "json"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    figures = json.loads(done.stdout)
+    assert len(figures) == 18
+    assert all(figure["measure"] == "% of a run" and figure["note"].count(";") == 3 for figure in figures)
+
+
+def test_tie_benchmarks_switch_the_count_of_ties(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without it, no notice; with it, one for each of both ways to run."""
+    monkeypatch.syspath_prepend(FOLDER)
+    ties = import_module("ties")
+    events, query = ties.make_events(2_000, 3, True), ties.query_of("SEQ(T00 a, T01 b)", 2_000, True)
+    for run in (ties.detect, ties.detect_in_steps):
+        with warnings.catch_warnings(record=True) as notices:
+            warnings.simplefilter("always")
+            ties.seconds(lambda run=run: run(events, query), counts=False)
+        assert not notices
+        with pytest.warns(ensue.EnsueNotice, match="have the same time"):
+            ties.seconds(lambda run=run: run(events, query), counts=True)
 
 
 SMALL_PATTERNS = ["--events", "20000", "--keys", "20", "--patterns", "2", "10", "--runs", "1"]

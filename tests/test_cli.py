@@ -223,6 +223,22 @@ def test_order_of_events_at_the_same_time(folder: Path) -> None:
     assert "did you mean `day`?" in wrong.stderr
 
 
+def test_a_notice_about_ties_is_one_line_that_names_the_option(folder: Path) -> None:
+    (folder / "ticks.ensue").write_text("PATTERN p SEQ(A a, NOT C c, B b) WITHIN 5 RETURN b.n AS n")
+    (folder / "ticks.csv").write_text("t,type,n\n1,A,1\n1,C,2\n2,B,3\n")
+    columns = ["--time", "t", "--type", "type"]
+    said = "notice: pattern `p`: 1 of 1 match has a `C` at the very time of `A`; use `--order` or ALLOWING TIES\n"
+    found = ensue_command("detect", "ticks.ensue", "--events", "ticks.csv", *columns)
+    assert found.stderr.startswith(said)
+    assert "Notice" not in found.stderr
+    page = ensue_command("report", "ticks.ensue", "--events", "ticks.csv", *columns)
+    assert page.stderr.startswith(said)
+    why = ensue_command("why-not", "ticks.ensue", "--data", "ticks.csv", *columns)
+    assert "use `--order` or ALLOWING TIES" in why.stdout
+    ordered = ensue_command("detect", "ticks.ensue", "--events", "ticks.csv", *columns, "--order", "n")
+    assert "notice" not in ordered.stderr
+
+
 def test_programs_with_declared_streams(folder: Path) -> None:
     (folder / "visits.csv").write_text("t,type,n\n1,Enter,1\n2,Leave,2\n4,Pay,3\n")
     visit = "STREAM Visit FROM PATTERN SEQ(Enter e, Leave l) WITHIN 5 RETURN e.n AS n;\n"
@@ -255,6 +271,10 @@ def test_rules_and_tables(folder: Path) -> None:
     assert json.loads(result.stdout) == {"pair": [{"start": 1, "end": 3, "id": 1}]}, result.stderr
     assert "unnamed-table" in ensue_command("detect", "rules.ensue", *given, "--table", "price.csv").stderr
     assert "no-table" in ensue_command("detect", "rules.ensue", *given).stderr
+    asked = ["--data", *given[1:], "--name", "costly"]
+    why = ensue_command("why-not", "rules.ensue", *asked, "--table", "price=price.csv")
+    assert json.loads(why.stdout)["matches"] == 1, why.stderr
+    assert "no-table" in ensue_command("why-not", "rules.ensue", *asked).stderr
 
 
 def test_one_head_is_explained_with_what_it_stands_on(folder: Path) -> None:

@@ -140,6 +140,11 @@ class CodedError(EnsueError):
 class SchemaError(CodedError):
     """The events do not have the expected schema: a column is missing or has another type."""
 
+    @classmethod
+    def of(cls, problem: Problem) -> SchemaError:
+        """The error for a problem that no text caused."""
+        return cls(problem.code, problem.message, problem.hint)
+
 
 class LimitError(CodedError):
     """A run was stopped because it exceeded a limit. The user can change the limit."""

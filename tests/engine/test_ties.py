@@ -107,3 +107,44 @@ def test_the_operator_of_a_context_is_named_by_its_number_in_explain() -> None:
     with pytest.warns(ensue.EnsueNotice, match="1 of 1 match has a `X` at the very time of `operator 1`"):
         ensue.detect(table, query, time="t", type="type")
     assert "\n  1. SEQ(A a, B b)" in ensue.explain(query)
+
+
+def rows_without_ties(rows: int, last: dict[str, list[Any]]) -> pa.Table:
+    """Events A and B of many keys, each at a time of its own, and a few at the end."""
+    numbers = np.arange(rows)
+    columns = {"t": numbers, "type": np.where(numbers % 2 == 0, "A", "B"), "id": numbers // 20, "x": numbers % 4}
+    return pa.table({name: [*own.tolist(), *last[name]] for name, own in columns.items()})
+
+
+@pytest.mark.parametrize(
+    ("query", "said"),
+    [
+        ("SEQ(A a, B b)", "at least .* pairs? of `A` and `B` have the same time"),
+        ("SEQ(A a, NOT C c, B b)", "at least .* of .* matches have a `C` at the very time of `A`"),
+    ],
+)
+def test_ties_in_a_few_keys_of_a_large_table_are_found(query: str, said: str) -> None:
+    """Only some events are searched, but not those of the first keys: here the ties are in the last ones."""
+    keys = 10_000 + np.arange(200)
+    last = [("A", 0), ("B", 0), ("C", 0), ("B", 1)]
+    ties: dict[str, list[Any]] = {"t": [], "type": [], "id": [], "x": []}
+    for key in keys.tolist():
+        for name, later in last:
+            for column, value in zip(ties, (10_000 + key + later, name, key, 0), strict=True):
+                ties[column].append(value)
+    table = rows_without_ties(20_000, ties)
+    with pytest.warns(ensue.EnsueNotice, match=said):
+        ensue.detect(table, f"PATTERN {query} PARTITION BY id WITHIN 5", **COLUMNS)
+
+
+@pytest.mark.filterwarnings("ignore::ensue.EnsueNotice")
+def test_a_long_stream_searches_its_first_steps_and_then_some() -> None:
+    """One tie in each step: the number is a lower bound, but none is lost forever."""
+    detector = ensue.Detector("PATTERN SEQ(A a, B b) PARTITION BY id WITHIN 1", **COLUMNS)
+    counts = []
+    for number in range(160):
+        step = pa.table({"t": [number] * 2, "type": ["A", "B"], "id": [0, 0], "x": [0, 0]})
+        detector.advance(step, watermark=number)
+        counts.append(sum(detector.report.ties.values()))
+    assert counts[:16] == [*range(1, 17)]
+    assert counts[-1] == 16 + len([number for number in range(17, 161) if number % 16 == 0])

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from io import StringIO
+from unittest.mock import patch
+
 import pytest
 
 import ensue
+from inside import check_files
 
 
 def section(text: str, title: str) -> list[str]:
@@ -284,3 +288,23 @@ def test_what_patterns_share() -> None:
         "events of E: computed once, shared with q, r",
     ]
     assert "SHARED" not in t
+
+
+@pytest.mark.parametrize("clauses", ["", "MATCH RECENT "])
+def test_spans_are_shown_as_written_and_planned_as_what_they_mean(clauses: str) -> None:
+    """So `check` accepts them, and so does the pattern that uses the column: it has the name of the function."""
+    items = "AND(A a, B b)" if clauses else "SEQ(COLLECT B b, A a)"
+    program = f"""
+    STREAM s FROM PATTERN {items} WITHIN 9 {clauses}RETURN span_start(), span_end() AS until;
+    PATTERN q SEQ(s x, C c) WHERE c.t - x.span_start > 2 AND x.until < c.t WITHIN 20 RETURN x.span_start
+    """
+    text = ensue.explain(program)
+    assert "RETURN span_start(), span_end() AS until" in text
+    assert "match span" not in text
+    assert not problems_of(program)
+
+
+def problems_of(text: str) -> list[object]:
+    """What `ensue check -` finds in a text."""
+    with patch("sys.stdin", StringIO(text)):
+        return [finding.rendered for finding in check_files(["-"])]

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from ensue.analysis.catalog import MOMENTS, TIME_NAMES, Catalog, StreamSchema, inferred_catalog
-from ensue.analysis.scopes import counts_events
+from ensue.analysis.scopes import counts_events, returned_name
 from ensue.errors import Problem, Span
 from ensue.expr.kinds import NULL_TYPE
 from ensue.nodes.constraints import ConstraintStatement
@@ -42,7 +42,7 @@ def declarations(queries: Iterable[PatternQuery]) -> dict[Stream, tuple[PatternQ
 
 def columns_of(query: PatternQuery) -> tuple[str, ...]:
     """The columns of a declared stream in its statement: those of RETURN and of the joined table."""
-    returned = (column_name(column, place) for place, column in enumerate(query.returns))
+    returned = (returned_name(column, place) for place, column in enumerate(query.returns))
     added = (name for _, name in query.lookup.columns) if query.lookup is not None else ()
     return (*returned, *added)
 

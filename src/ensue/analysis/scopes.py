@@ -12,7 +12,7 @@ from typing import TypeGuard
 
 from ensue.errors import Problem
 from ensue.nodes import patterns
-from ensue.nodes.expressions import Call, walk
+from ensue.nodes.expressions import Call, Expr, walk
 from ensue.nodes.names import Handle, Name, SpokenName, Stream, UnnamedVariable
 
 
@@ -279,10 +279,20 @@ SPANS = {"span_start": ("least", "min", "s"), "span_end": ("greatest", "max", "e
 """The functions: how they combine the match with its lists, how they reduce a list, and the side of an interval."""
 
 
+def is_span(part: Expr) -> TypeGuard[Call]:
+    """Whether this is `span_start()` or `span_end()`."""
+    return isinstance(part, Call) and part.name in SPANS and not part.arguments
+
+
 def has_spans(query: patterns.PatternQuery) -> bool:
     """Whether RETURN uses `span_start()` or `span_end()`."""
-    parts = (part for column in query.returns for part in walk(column.expression))
-    return any(isinstance(part, Call) and part.name in SPANS and not part.arguments for part in parts)
+    return any(is_span(part) for column in query.returns for part in walk(column.expression))
+
+
+def returned_name(column: patterns.Return, position: int) -> str:
+    """The name of a column of RETURN as written; one that is `span_start()` or `span_end()` has its name."""
+    expression = column.expression
+    return expression.name if column.alias is None and is_span(expression) else patterns.column_name(column, position)
 
 
 # --- Where a selection policy is allowed (docs/semantics.md, section 7)

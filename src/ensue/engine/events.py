@@ -524,10 +524,10 @@ def _number_positions(
 
 # --- which steps search for ties
 
-FEW_TIMES = 1 << 12
-"""Up to this number of events, they are first searched for any two at the same time."""
+FEW_TIMES = 1 << 8
+"""Up to this number of events, it is cheaper to look first whether any two are at the same time."""
 
-FIRST_STEPS, STEPS = 64, 16
+FIRST_STEPS, STEPS = 16, 16
 """Ties are searched in this many steps of a stream, and then in one of so many."""
 
 
@@ -535,20 +535,20 @@ def searches_ties(plan: QueryPlan, store: EventStore | None = None, last: bool =
     """Whether results can depend on events at the same time: nothing orders them, and all events are certain.
 
     With the events of a step, whether the step searches them: of many steps only some, unless it is the last one, and
-    only if there may be events at the same time.
+    few events only if some are at the same time.
     """
     form = plan.normal_form
     if form.is_ordered or form.allows_ties or plan.uncertain or plan.tracking is not None:
         return False
     if store is None:
         return True
-    events = [store.streams[name] for name in plan.streams]
-    if sum(map(len, events)) <= FEW_TIMES:
-        ends = [found.ends for found in events if not found.are_points]
-        times = np.concatenate([*(found.starts for found in events), *ends])
-        if len(np.unique(times)) == len(times):
+    if not last:
+        steps = store.compiled.steps_of[id(plan)] = store.compiled.steps_of.get(id(plan), 0) + 1
+        if steps > FIRST_STEPS and steps % STEPS:
             return False
-    if last:
+    events = [store.streams[name] for name in plan.streams]
+    if sum(map(len, events)) > FEW_TIMES:
         return True
-    steps = store.compiled.steps_of[id(plan)] = store.compiled.steps_of.get(id(plan), 0) + 1
-    return steps <= FIRST_STEPS or steps % STEPS == 0
+    ends = [found.ends for found in events if not found.are_points]
+    times = np.concatenate([*(found.starts for found in events), *ends])
+    return len(np.unique(times)) < len(times)

@@ -35,8 +35,11 @@ MANY_ROWS = 4
 """If more than one in this many rows of a column is used, the whole column is converted."""
 
 
-SEARCHED_FOR_TIES = 1 << 14
-"""The number of events and of matches that are searched for ties in a step, so that this takes little time."""
+SEARCHED_FOR_TIES = 1 << 11
+"""The number of events and of matches that are searched for ties at once, so that this takes little time."""
+
+COMPARED_PAIRS = 1 << 9
+"""The number of pairs of events at the same time that are compared with the conditions of a query in a step."""
 
 
 class Tie(NamedTuple):
@@ -125,7 +128,8 @@ class Report:
                 least = "at least " if self.matches > SEARCHED_FOR_TIES else ""
                 said.append(f"{where}{least}{count} of {total} {verb} a `{tie.one}` at the very time of `{tie.other}`")
             elif count:
-                pairs = f"{counted(count, 'pair', 'pairs')} of `{tie.one}` and `{tie.other}`"
+                least = "at least " if self.rows > SEARCHED_FOR_TIES or count >= COMPARED_PAIRS else ""
+                pairs = f"{least}{counted(count, 'pair', 'pairs')} of `{tie.one}` and `{tie.other}`"
                 said.append(f"{where}{pairs} {verb} the same time, so neither event is before the other")
         return [f"{words}; use `order=` or ALLOWING TIES" for words in said]
 

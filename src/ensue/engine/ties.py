@@ -12,20 +12,17 @@ import pyarrow as pa
 
 from ensue.engine.events import Candidates, EventStore, searches_ties
 from ensue.engine.rows import MatchChunk, Rows, expand_in_chunks
-from ensue.engine.sources import SEARCHED_FOR_TIES, Mask, Tie
+from ensue.engine.sources import COMPARED_PAIRS, SEARCHED_FOR_TIES, Mask, Tie
 from ensue.engine.workspace import Workspace, cached_candidates, field_values
 from ensue.expr.evaluation import condition_mask
 from ensue.graph.bounds import BEFORE, Point, end_of, start_of
 from ensue.graph.graphs import Graph, Variable
-from ensue.kernels.compiler import Codes, Int64s
+from ensue.kernels.compiler import Codes
 from ensue.kernels.ranges import find_ranges
 from ensue.nodes.expressions import Field, variables_of
 from ensue.nodes.names import ContextStage, Name, Stream, in_words
-from ensue.plan.planner import precedence
+from ensue.plan.planner import may_share, precedence
 from ensue.plan.plans import SLICE, AbsencePlan, QueryPlan
-
-MOST_PAIRS = 1 << 12
-"""The number of pairs of events at the same time that are compared with the conditions of a query."""
 
 
 def possible_ties(plan: QueryPlan) -> list[Tie]:
@@ -62,10 +59,11 @@ def _consecutive(graph: Graph) -> Iterator[tuple[Name, Name]]:
 def noting_ties(chunks: Iterator[MatchChunk], plan: QueryPlan, ties: Counter[Tie]) -> Iterator[MatchChunk]:
     """The matches; counts those that have a forbidden event at the very time of the event next to its NOT."""
     for chunk in chunks:
+        rows = _searched(chunk.rows)
         for absence in chunk.plan.absences:
             for point in _neighbours(absence):
                 known = _forbidden_tie(plan, absence, chunk.space.streams[point.variable])
-                count = int(np.count_nonzero(_with_tie(chunk.space, _searched(chunk.rows), absence, point)))
+                count = int(np.count_nonzero(_with_tie(plan, chunk.space, rows, absence, point)))
                 if count:
                     ties[known] += count
         yield chunk
@@ -73,9 +71,12 @@ def noting_ties(chunks: Iterator[MatchChunk], plan: QueryPlan, ties: Counter[Tie
 
 def _searched(rows: Rows) -> Rows:
     """The matches that are searched for ties."""
-    if rows.length <= SEARCHED_FOR_TIES:
-        return rows
-    return rows.take(np.arange(SEARCHED_FOR_TIES, dtype=np.int32))
+    return rows if rows.length <= SEARCHED_FOR_TIES else rows.take(_spread(rows.length))
+
+
+def _spread(count: int) -> Codes:
+    """Places that are searched, of so many: evenly spread, because ties may only be in a few keys."""
+    return np.arange(0, count, -(-count // SEARCHED_FOR_TIES) or 1, dtype=np.int32)
 
 
 def _neighbours(absence: AbsencePlan) -> list[Point]:
@@ -88,9 +89,18 @@ def _neighbours(absence: AbsencePlan) -> list[Point]:
     return [*after, *before]
 
 
-def _with_tie(space: Workspace, rows: Rows, absence: AbsencePlan, point: Point) -> Mask:
+def _with_tie(plan: QueryPlan, space: Workspace, rows: Rows, absence: AbsencePlan, point: Point) -> Mask:
     """The matches with a forbidden event at the time of a neighbour."""
     tied = np.zeros(rows.length, bool)
+    if point.variable not in rows.places:
+        return tied
+    graph, form = absence.graph.graph, plan.normal_form
+    (variable,) = graph.variables
+    bound = (space.streams[name] for name in rows.places)
+    if not (graph.conditions or graph.equalities or any(may_share(variable.stream, stream, form) for stream in bound)):
+        found, times = space.inside(absence.graph).candidates[variable.name], space.value(point, rows)
+        first, last = find_ranges(space.keys(rows), times, times, found.offsets, found.starts)
+        return last > first
     for pairs in _tied_pairs(space, rows, absence, point):
         assert pairs.origin is not None
         tied[pairs.origin] = True
@@ -101,12 +111,14 @@ def _tied_pairs(space: Workspace, rows: Rows, absence: AbsencePlan, point: Point
     """The matches with each forbidden event at the time of a neighbour bound; `origin` is the place of the match."""
     if point.variable not in rows.places:
         return
-    inner = space.inside(absence.graph)
-    (name,) = absence.graph.graph.names
+    inner, graph = space.inside(absence.graph), absence.graph.graph
+    (name,) = graph.names
     times = space.value(point, rows)
-    for probes, places in _pairs(inner.candidates[name], space.keys(rows), times):
+    found = inner.candidates[name]
+    first, last = find_ranges(space.keys(rows), times, times, found.offsets, found.starts)
+    for probes, places in expand_in_chunks(first, last, SEARCHED_FOR_TIES):
         pairs = replace(rows.bind(name, probes, places), origin=probes)
-        yield pairs.where(_holds(inner, absence.graph.graph, pairs) & _are_apart(inner, name, pairs))
+        yield pairs.where(_holds(inner, graph, pairs) & _are_apart(inner, name, pairs))
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,8 +178,11 @@ class PairSearch:
         one, other = (cached_candidates(v, graph, self.store, self.plan.catalog, self.found) for v in (x, y))
         probes, partners = (other, one) if len(other) < len(one) else (one, other)
         times = probes.starts if probes is other else probes.ends
-        wanted = np.ones(len(probes), bool) if self.after is None else times > self.after
-        chosen = np.flatnonzero(wanted)[:SEARCHED_FOR_TIES].astype(np.int32)
+        if self.after is None:
+            chosen = _spread(len(probes))
+        else:
+            wanted = np.flatnonzero(times > self.after).astype(np.int32)
+            chosen = wanted[_spread(len(wanted))]
         times = times[chosen]
         first, last = find_ranges(probes.keys[chosen], times, times, partners.offsets, partners.starts)
         conditions = [
@@ -175,13 +190,13 @@ class PairSearch:
             for condition in (*graph.conditions, *(equality.condition for equality in graph.equalities))
             if variables_of(condition) <= {x.name, y.name}
         ]
-        same_table = one.source.origin is other.source.origin
-        if not (conditions or same_table or self.fresh or self.width):
+        shared = one.source.origin is other.source.origin and may_share(x.stream, y.stream, self.plan.normal_form)
+        if not (conditions or shared or self.fresh or self.width):
             return int((last.astype(np.int64) - first).sum())
-        for numbers, places in expand_in_chunks(first, last, MOST_PAIRS):
+        for numbers, places in expand_in_chunks(first, last, COMPARED_PAIRS):
             pair = {id(probes): chosen[numbers], id(partners): places}
             ones, others = pair[id(one)], pair[id(other)]
-            counted = one.rows[ones] != other.rows[others] if same_table else np.ones(len(places), bool)
+            counted = one.rows[ones] != other.rows[others] if shared else np.ones(len(places), bool)
             if self.fresh is not None:
                 counted &= self.fresh(one)[ones] | self.fresh(other)[others]
             if self.width is not None:
@@ -202,12 +217,6 @@ def _in_own_slice(found: Candidates, places: Codes, width: int) -> Mask:
     slices = np.asarray(found.source.raw_column(SLICE).to_numpy())[found.rows[places]]
     own: Mask = found.ends[places] // width == slices
     return own
-
-
-def _pairs(found: Candidates, keys: Codes, times: Int64s) -> Iterator[tuple[Codes, Codes]]:
-    """The candidates at these times: the numbers of the times, and the places of the candidates."""
-    first, last = find_ranges(keys, times, times, found.offsets, found.starts)
-    yield from expand_in_chunks(first, last, MOST_PAIRS)
 
 
 def _holds(space: Workspace, graph: Graph, rows: Rows) -> Mask:

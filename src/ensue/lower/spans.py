@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from itertools import count
 
-from ensue.analysis.scopes import SPANS, has_spans
+from ensue.analysis.scopes import SPANS, has_spans, is_span, returned_name
 from ensue.errors import Problem, QueryError
 from ensue.nodes import patterns
 from ensue.nodes.expressions import Call, Expr, Field, rewrite, walk
@@ -36,7 +36,7 @@ def with_spans(query: patterns.PatternQuery) -> patterns.PatternQuery:
     whole = next(name for number in count(1) if (name := _name(number)) not in taken)
 
     def resolved(part: Expr) -> Expr | None:
-        if not isinstance(part, Call) or not _is_span(part):
+        if not is_span(part):
             return None
         combine, reduce, side = SPANS[part.name]
         lists = (Call(reduce, (Field(name, side),)) for name in dict.fromkeys(listed))
@@ -46,22 +46,14 @@ def with_spans(query: patterns.PatternQuery) -> patterns.PatternQuery:
         replace(
             column,
             expression=rewrite(column.expression, resolved),
-            alias=_alias(column),
+            alias=returned_name(column, place),
         )
-        if any(map(_is_span, walk(column.expression)))
+        if any(map(is_span, walk(column.expression)))
         else column
-        for column in query.returns
+        for place, column in enumerate(query.returns)
     )
     named = patterns.NamedPattern(query.pattern, whole, query.pattern.span)
     return replace(query, pattern=named, returns=returns)
-
-
-def _alias(column: patterns.Return) -> str | None:
-    """A column that is one of these functions has its name."""
-    expression = column.expression
-    if column.alias is None and isinstance(expression, Call) and _is_span(expression):
-        return expression.name
-    return column.alias
 
 
 def span_problems(query: patterns.PatternQuery) -> tuple[Problem, ...]:
@@ -75,10 +67,6 @@ def span_problems(query: patterns.PatternQuery) -> tuple[Problem, ...]:
 
 def _name(number: int) -> str:
     return "match span" if number == 1 else f"match span {number}"
-
-
-def _is_span(part: Expr) -> bool:
-    return isinstance(part, Call) and part.name in SPANS and not part.arguments
 
 
 def _collected(pattern: patterns.Pattern, listed: bool) -> Iterator[Name]:

@@ -121,14 +121,6 @@ def names_in(stream: Stream) -> tuple[Stream, ...]:
     return stream.excluded if isinstance(stream, AnyEvent) else (stream,)
 
 
-def may_meet(one: Stream, other: Stream) -> bool:
-    """Whether an event can belong to both streams."""
-    if isinstance(one, str) and isinstance(other, str):
-        return one == other
-    both_open = isinstance(one, AnyEvent) and isinstance(other, AnyEvent)
-    return both_open or covers(one, other) or covers(other, one)
-
-
 @dataclass(frozen=True, slots=True)
 class UnnamedVariable:
     """The variable of an event that has none in the text. The events of a query are numbered."""

@@ -12,6 +12,7 @@ from ensue.graph.graphs import Graph, Variable
 from ensue.graph.law import Law
 from ensue.lower.contexts import resolve_contexts
 from ensue.lower.rulesets import is_result_of
+from ensue.lower.spans import with_spans
 from ensue.nodes.expressions import anonymous_predicate
 from ensue.nodes.names import Handle, Name, Stream, names_in, without_rounds
 from ensue.nodes.patterns import (
@@ -114,25 +115,25 @@ def explain_without_data(
         return _explain_context(query, source, time, law, program, end)
     windows = law.windows if law is not None else ()
     catalog = program_catalog(query, program, time, windows, end)
-    return explain_query(plan_query(query, catalog, source, law), program)
+    return explain_query(query, plan_query(with_spans(query), catalog, source, law), program)
 
 
-def explain_query(plan: QueryPlan, program: Sequence[PatternQuery] = ()) -> Explanation:
-    """Explains pattern, graphs with their closed bounds, plan and state."""
-    streams = list(_streams(plan.query, program))
+def explain_query(query: PatternQuery, plan: QueryPlan, program: Sequence[PatternQuery] = ()) -> Explanation:
+    """Explains pattern as written, graphs with their closed bounds, plan and state."""
+    streams = list(_streams(query, program))
     return Explanation(
-        plan.query,
+        query,
         (plan,),
         {},
         _filled(
-            (_heading(plan.query), _written(plan.query)),
+            (_heading(query), _written(query)),
             ("STREAMS", streams),
             ("CHOICE", choice_lines(plan)),
             ("GRAPH", GraphWords(plan).lines()),
             ("PLAN", _plan(plan)),
             ("STATE", _state([plan], {})),
             ("CONSTRAINTS", _constraints(plan, plan.law) if plan.law is not None else ()),
-            ("SPARK", _spark_together(plan.query, program) if streams else _spark(plan)),
+            ("SPARK", _spark_together(query, program) if streams else _spark(plan)),
         ),
     )
 
@@ -179,7 +180,7 @@ def _explain_context(
     end: str | None,
 ) -> Explanation:
     """Explains a query with a context: the query as written, then its operators."""
-    stages = resolve_contexts(Statements((query,), source)).statements
+    stages = resolve_contexts(Statements((with_spans(query),), source)).statements
     around = (*(other for other in program if other is not query), *stages)
     declared = declarations(stages)
     plans = []

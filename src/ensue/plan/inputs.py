@@ -137,7 +137,7 @@ def repeated_column(name: str, label: str) -> Problem:
 def refuse_unusable(schema: pa.Schema, name: str | None) -> None:
     """Raise the problem of a column that was left out of a table."""
     if UNUSABLE in (schema.metadata or {}) and name is not None and name in (known := unusable_columns(schema)):
-        raise SchemaError(known[name].code, known[name].message, known[name].hint)
+        raise SchemaError.of(known[name])
 
 
 def input_tables(
@@ -366,8 +366,7 @@ def plain_schema(schema: pa.Schema) -> pa.Schema:
 
 def check_duplicates(names: list[str], label: str) -> None:
     if len(set(names)) < len(names):
-        problem = repeated_column(min(str(name) for name in names if names.count(name) > 1), label)
-        raise SchemaError(problem.code, problem.message, problem.hint)
+        raise SchemaError.of(repeated_column(min(str(name) for name in names if names.count(name) > 1), label))
 
 
 # -- the order of events at the same time

@@ -19,7 +19,7 @@ from ensue.graph.normalization import normalize_query
 from ensue.graph.uncertain_absences import uncertain_form
 from ensue.nodes.expressions import Expr, Field, Same, conjuncts, variables_of
 from ensue.nodes.expressions import walk as walk_expression
-from ensue.nodes.names import AnyEvent, Name, Round, Stream, may_meet
+from ensue.nodes.names import AnyEvent, Name, Round, Stream, covers
 from ensue.nodes.patterns import Event, PatternQuery, result_expressions, walk
 from ensue.plan.lawfulness import lawful_graphs
 from ensue.plan.monitors import monitor_of
@@ -209,14 +209,21 @@ def _distinct_pairs(graph: Graph, outer: tuple[Graph, ...], form: NormalForm) ->
     outside = [(variable.name, variable.stream) for level in outer for variable in level.variables]
     pairs = [*combinations(own, 2), *((one, other) for one in own for other in outside)]
     return tuple(
-        (x, y)
-        for (x, first), (y, second) in pairs
-        if (
-            may_meet(first, second)
-            or (form.hierarchy.parts and form.hierarchy.meet(first, second))
-            or (form.overlaps and frozenset((first, second)) in form.overlaps)
-        )
-        and not _apart(x, y, graph.times)
+        (x, y) for (x, first), (y, second) in pairs if may_share(first, second, form) and not _apart(x, y, graph.times)
+    )
+
+
+def may_share(first: Stream, second: Stream, form: NormalForm) -> bool:
+    """Whether an event can belong to both streams."""
+    if isinstance(first, str) and isinstance(second, str):
+        meet = first == second
+    else:
+        meet = isinstance(first, AnyEvent) and isinstance(second, AnyEvent)
+        meet = meet or covers(first, second) or covers(second, first)
+    return (
+        meet
+        or bool(form.hierarchy.parts and form.hierarchy.meet(first, second))
+        or bool(form.overlaps and frozenset((first, second)) in form.overlaps)
     )
 
 

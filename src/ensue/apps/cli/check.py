@@ -15,6 +15,7 @@ from ensue.errors import Problem, QueryError, Source, render_problem
 from ensue.lower.contexts import resolve_contexts
 from ensue.lower.phases import rules_lowered
 from ensue.lower.rulesets import with_keys
+from ensue.lower.spans import with_spans
 from ensue.nodes.patterns import Statements
 from ensue.plan.lawfulness import laws_by_query
 from ensue.plan.planner import plan_query
@@ -86,7 +87,7 @@ def _check_text(text: str, name: str) -> list[Finding]:
     for node in everything:
         law = laws.get(node)
         try:
-            stages = resolve_contexts(Statements((node,), source)).statements
+            stages = resolve_contexts(Statements((with_spans(node),), source)).statements
             for stage in stages:
                 own = law if len(stages) == 1 else None
                 catalog = program_catalog(stage, (*everything, *stages), other_windows=own.windows if own else ())

@@ -273,6 +273,7 @@ def why_not(
     type: TypeColumn = None,
     end: EndColumn = None,
     order: OrderColumn = None,
+    table: TableFiles = None,
     name: Annotated[
         str | None,
         typer.Option(
@@ -294,7 +295,8 @@ def why_not(
 
     with reported():
         program = read_program(file)
-        show(why_not_in_files(program, data, time, type, end, order, name, examples, format is ProblemFormat.JSON))
+        as_json = format is ProblemFormat.JSON
+        show(why_not_in_files(program, data, time, type, end, order, table or (), name, examples, as_json))
 
 
 @app.command(

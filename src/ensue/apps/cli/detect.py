@@ -21,7 +21,7 @@ from rich.text import Text
 from ensue.api import run, violations
 from ensue.apps.cli.files import read_sources, read_tables
 from ensue.apps.cli.program_files import name_patterns
-from ensue.apps.cli.terminal import UsageError, counted, messages, open_console, show
+from ensue.apps.cli.terminal import UsageError, counted, messages, open_console, show, with_options
 from ensue.explanation import why_not
 from ensue.explanation.report import HtmlReport, report
 from ensue.plan.plans import DEFAULT_LIMITS, Limits
@@ -191,6 +191,7 @@ def why_not_in_files(
     type: str | None,
     end: str | None,
     order: list[str] | None,
+    tables: Sequence[str],
     name: str | None,
     examples: int,
     as_json: bool,
@@ -198,10 +199,18 @@ def why_not_in_files(
     """Explains why a pattern does not match in the files, as text or as JSON."""
     sources = read_sources(data, [column for column in (time, end) if column is not None])
     found = why_not(
-        sources, name_patterns(program), time=time, type=type, end=end, order=order, name=name, examples=examples
+        sources,
+        name_patterns(program),
+        time=time,
+        type=type,
+        end=end,
+        order=order,
+        tables=read_tables(tables) if tables else None,
+        name=name,
+        examples=examples,
     )
     if not as_json:
-        return found.to_text()
+        return with_options(found.to_text())
     steps = [plain_value(row) for row in found.table.to_pylist()]
     answer = {"name": found.name, "matches": found.matches, "verdict": found.verdict, "steps": steps}
     return json.dumps(answer, ensure_ascii=False, allow_nan=False)

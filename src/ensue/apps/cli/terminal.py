@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ensue.errors import EnsueError, EnsueWarning, LimitError, SchemaError, did_you_mean
+from ensue.errors import EnsueError, EnsueNotice, EnsueWarning, LimitError, SchemaError, did_you_mean
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -25,6 +25,7 @@ PIPE_WIDTH = 160
 IN_OPTIONS = {
     r"`limits?=[^`]*`": "`--limit`",
     r"`type=`": "`--type`",
+    r"`order=`": "`--order`",
     r"one table per stream": "one file per stream (`--events STREAM=FILE`)",
     r"`(since|until)=?`": r"`--\1`",
     r"(?<!in Python )`ensue\.detect_batches`": "in Python `ensue.detect_batches`",
@@ -66,14 +67,17 @@ def counted(number: int, one: str, many: str = "") -> str:
 
 @contextmanager
 def reported() -> Iterator[None]:
-    """Shows the message of an EnsueError and exits with its code; shows a warning as one line."""
+    """Shows the message of an EnsueError and exits with its code; shows a warning or a notice as one line."""
     with warnings.catch_warnings():
         warnings.simplefilter("always", EnsueWarning)
+        warnings.simplefilter("always", EnsueNotice)
         usual = warnings.showwarning
 
         def show(message, category, filename, lineno, file=None, line=None):  # type: ignore[no-untyped-def]
             if issubclass(category, EnsueWarning):
                 messages(f"warning: {message}")
+            elif issubclass(category, EnsueNotice):
+                messages(f"notice: {with_options(str(message))}")
             else:
                 usual(message, category, filename, lineno, file, line)
 
@@ -89,7 +93,11 @@ def _in_options(error: EnsueError) -> str:
     """Returns the message of an error with options of the command line in place of Python parameters."""
     if not isinstance(error, LimitError | SchemaError):
         return str(error)
-    message = str(error)
+    return with_options(str(error))
+
+
+def with_options(message: str) -> str:
+    """Returns a message with options of the command line in place of Python parameters."""
     for in_python, option in IN_OPTIONS.items():
         message = re.sub(in_python, option, message)
     return message
