@@ -251,6 +251,14 @@ def test_which_events_tie() -> None:
     assert without.nearest[0].examples == ()
 
 
+def test_a_match_that_ties_on_both_sides_of_a_not_counts_once() -> None:
+    events = table(("A", 0), ("C", 0), ("A", 5), ("C", 5))
+    query = "PATTERN SEQ(A a, NOT C c, A b)"
+    assert "\n  1 of 1 match has a `C` at the very time of `A`\n" in ask(events, query).to_text()
+    with pytest.warns(ensue.EnsueNotice, match="1 of 1 match has a `C` at the very time of `A`"):
+        ensue.detect(events, query, time="at", type="kind")
+
+
 def test_the_most_useful_misses_come_first() -> None:
     rows = [
         *[("A", 0), ("B", 70)],  # 10 s over 60 s: 17%

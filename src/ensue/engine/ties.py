@@ -60,12 +60,13 @@ def noting_ties(chunks: Iterator[MatchChunk], plan: QueryPlan, ties: Counter[Tie
     """The matches; counts those that have a forbidden event at the very time of the event next to its NOT."""
     for chunk in chunks:
         rows = _searched(chunk.rows)
+        tied: dict[Tie, Mask] = {}
         for absence in chunk.plan.absences:
             for point in _neighbours(absence):
                 known = _forbidden_tie(plan, absence, chunk.space.streams[point.variable])
-                count = int(np.count_nonzero(_with_tie(plan, chunk.space, rows, absence, point)))
-                if count:
-                    ties[known] += count
+                # A match with two such neighbours counts once.
+                tied[known] = tied.get(known, False) | _with_tie(plan, chunk.space, rows, absence, point)
+        ties.update({tie: count for tie, mask in tied.items() if (count := int(np.count_nonzero(mask)))})
         yield chunk
 
 
