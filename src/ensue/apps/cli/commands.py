@@ -94,7 +94,7 @@ EventFiles = Annotated[
     list[str],
     typer.Option(
         metavar="DATA",
-        help="a .parquet, .csv, .csv.gz, .json or .jsonl file, a folder of such files, or STREAM=DATA",
+        help="a .parquet, .csv, .csv.gz, .json, .jsonl or .log file, a folder of such files, or STREAM=DATA",
         show_default=False,
     ),
 ]
@@ -107,6 +107,14 @@ OrderColumn = Annotated[
     list[str] | None,
     typer.Option(
         metavar="COLUMN", help="order of events at the same time; repeat it for several columns", show_default=False
+    ),
+]
+ParsePattern = Annotated[
+    str | None,
+    typer.Option(
+        metavar="REGEX",
+        help="columns of a text file, as named groups; syslog, Apache and nginx logs need none",
+        show_default=False,
     ),
 ]
 
@@ -182,6 +190,7 @@ def detect(
     type: TypeColumn = None,
     end: EndColumn = None,
     order: OrderColumn = None,
+    parse: ParsePattern = None,
     table: TableFiles = None,
     pattern: PatternName = None,
     format: Annotated[TableFormat, typer.Option(help="output format of the matches")] = TableFormat.TABLE,
@@ -227,7 +236,9 @@ def detect(
     with reported():
         program = choose_pattern(read_program(file), pattern)
         uncertain = (probability, alternatives)
-        found = detect_in_files(program, events, time, type, end, order, limit, table or (), since, until, *uncertain)
+        found = detect_in_files(
+            program, events, time, type, end, order, limit, table or (), since, until, *uncertain, parse
+        )
         wanted = {name: table for name, table in found.items() if pattern in (None, name)}
         write_matches(wanted, format.value, rows)
 
@@ -241,6 +252,7 @@ def violations(
     events: EventFiles,
     time: TimeColumn,
     type: TypeColumn = None,
+    parse: ParsePattern = None,
     key: Annotated[
         list[str] | None,
         typer.Option(metavar="COLUMN", help="key of a trace, for constraints without PARTITION BY", show_default=False),
@@ -258,7 +270,7 @@ def violations(
     from ensue.apps.cli.terminal import reported
 
     with reported():
-        found = violations_in_files(read_program(file), events, time, type, key or ())
+        found = violations_in_files(read_program(file), events, time, type, key or (), parse)
         write_matches({"violations": found}, format.value, rows, ("violation", "violations"))
 
 
@@ -273,6 +285,7 @@ def why_not(
     type: TypeColumn = None,
     end: EndColumn = None,
     order: OrderColumn = None,
+    parse: ParsePattern = None,
     table: TableFiles = None,
     name: Annotated[
         str | None,
@@ -296,7 +309,7 @@ def why_not(
     with reported():
         program = read_program(file)
         as_json = format is ProblemFormat.JSON
-        show(why_not_in_files(program, data, time, type, end, order, table or (), name, examples, as_json))
+        show(why_not_in_files(program, data, time, type, end, order, table or (), name, examples, as_json, parse))
 
 
 @app.command(
@@ -316,6 +329,7 @@ def report(
     type: TypeColumn = None,
     end: EndColumn = None,
     order: OrderColumn = None,
+    parse: ParsePattern = None,
     table: TableFiles = None,
     output: Annotated[Path, typer.Option(metavar="FILE", help="file to write the page to")] = Path("report.html"),
     title: Annotated[
@@ -339,11 +353,11 @@ def report(
     with reported():
         if file.suffix in PIPELINES:
             given = {"--events": events, "--time": time, "--type": type, "--end": end, "--order": order}
-            given |= {"--table": table}
+            given |= {"--table": table, "--parse": parse}
             page = report_on_pipeline(file, [name for name, value in given.items() if value], wanted, keys, as_json)
         else:
             program = read_program(file)
-            page = report_on_files(program, events or (), time, type, end, order, table or (), wanted, keys)
+            page = report_on_files(program, events or (), time, type, end, order, table or (), wanted, keys, parse)
         write_report(page, output, as_json)
 
 
@@ -509,10 +523,16 @@ def fmt(
     raise typer.Exit(run_fmt(files, check, format is ProblemFormat.JSON))
 
 
-@app.command(epilog="Example: `ensue init --data events.parquet --to first`, then `ensue run first/pipeline.yaml`")
+@app.command(
+    epilog="Examples: `ensue init --data events.parquet --to first`, then the commands that it prints; a text log: "
+    "`ensue init --data app.log --parse '^(?P<time>\\S+ \\S+) (?P<level>\\w+) (?P<message>.*)' --to first`"
+)
 def init(
     data: Annotated[
-        Path, typer.Option(metavar="DATA", help="a .parquet, .csv or .json file, or a folder", show_default=False)
+        Path,
+        typer.Option(
+            metavar="DATA", help="a .parquet, .csv, .json, .jsonl or .log file, or a folder", show_default=False
+        ),
     ],
     to: Annotated[Path, typer.Option(metavar="FOLDER", help="folder to write the project to")] = Path(),
     time: Annotated[str | None, typer.Option(metavar="COLUMN", help="time of an event", show_default=False)] = None,
@@ -521,18 +541,18 @@ def init(
         str | None,
         typer.Option(metavar="COLUMN", help="key that groups events, such as an order or a user", show_default=False),
     ] = None,
+    parse: ParsePattern = None,
     force: Annotated[bool, typer.Option("--force", help="overwrite existing files")] = False,
     format: Annotated[ProblemFormat, typer.Option(help="json: the proposal on stdout")] = ProblemFormat.TEXT,
 ) -> None:
-    """Write a commented starter project for a table.
+    """Write a commented starter project for a table or a text log, and show its first match.
 
-    The project has a program, a pipeline and a README. The command
-    inspects the columns and rows and proposes the time, type and key columns, unless you set them, and a pattern of
-    two streams that often follow each other.
+    The project has a program, a pipeline and a README. The command inspects the columns and rows, proposes the time,
+    type, key and order columns, tries patterns on the rows, and keeps patterns that find a moderate number of matches.
     """
     from ensue.apps.cli.starter import report_project, start_project
     from ensue.apps.cli.terminal import reported
 
     with reported():
-        found = start_project(data, to, time, type, key, force)
-    report_project(found, data, to, format is ProblemFormat.JSON)
+        starter = start_project(data, to, time, type, key, force, parse)
+    report_project(starter, format is ProblemFormat.JSON)

@@ -46,13 +46,14 @@ def detect_in_files(
     until: str | None = None,
     probability: str | None = None,
     alternatives: str | None = None,
+    parse: str | None = None,
 ) -> Mapping[str, pa.Table]:
     """Returns the matches of each pattern by name. Without a `limit`, the default of `ensue.run` applies.
 
     `tables` are files for the TABLEs of the program, as NAME=FILE. Only matches that complete after `since` and not
     after `until` are returned.
     """
-    sources = read_sources(events, [name for name in (time, end) if name is not None])
+    sources = read_sources(events, [name for name in (time, end) if name is not None], order or (), parse)
     limits = DEFAULT_LIMITS if limit is None else Limits(matches=limit)
     named = read_tables(tables) if tables else None
     return run(
@@ -80,10 +81,10 @@ def _moment(text: str | None) -> str | int | None:
 
 
 def violations_in_files(
-    program: Program, events: Sequence[str], time: str, type: str | None, keys: Sequence[str]
+    program: Program, events: Sequence[str], time: str, type: str | None, keys: Sequence[str], parse: str | None
 ) -> pa.Table:
     """Returns the traces that break a constraint. `keys` are the partition keys of constraints without PARTITION BY."""
-    sources = read_sources(events, [time])
+    sources = read_sources(events, [time], parse=parse)
     found: pa.Table = violations(sources, program, time=time, type=type, partition_by=keys)
     return found
 
@@ -195,9 +196,10 @@ def why_not_in_files(
     name: str | None,
     examples: int,
     as_json: bool,
+    parse: str | None = None,
 ) -> str:
     """Explains why a pattern does not match in the files, as text or as JSON."""
-    sources = read_sources(data, [column for column in (time, end) if column is not None])
+    sources = read_sources(data, [column for column in (time, end) if column is not None], order or (), parse)
     found = why_not(
         sources,
         name_patterns(program),
@@ -248,6 +250,7 @@ def report_on_files(
     tables: Sequence[str],
     title: str,
     most_keys: int,
+    parse: str | None = None,
 ) -> HtmlReport:
     """Returns a report on a program and files of events."""
     if not events or time is None:
@@ -256,7 +259,7 @@ def report_on_files(
             "a report on a program requires events and their time column",
             "add --events DATA --time COLUMN, or pass a pipeline file",
         )
-    sources = read_sources(events, [column for column in (time, end) if column is not None])
+    sources = read_sources(events, [column for column in (time, end) if column is not None], order or (), parse)
     given = read_tables(tables)
     return report(
         sources,

@@ -1,9 +1,13 @@
-"""Reads Parquet, CSV and JSON files, and folders of them, as Arrow tables."""
+"""Reads Parquet, CSV, JSON and text files, and folders of them, as Arrow tables."""
 
 from __future__ import annotations
 
+import csv
+import io
 import json
+import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,22 +17,43 @@ import pyarrow.csv
 import pyarrow.json
 import pyarrow.parquet
 
-from ensue.apps.cli.terminal import UsageError, existing_file
+from ensue.apps.cli.logs import LINE, read_log
+from ensue.apps.cli.terminal import UsageError, existing_file, messages
+from ensue.apps.cli.times import read_times
 from ensue.errors import Problem
 from ensue.plan.inputs import without_unusable
 from ensue.runtimes.tables import mixed_column, table_of
 
-_LARGEST_BLOCK = 2**31 - 1
-"""The size in bytes of the largest block that Arrow can read."""
 
-SUFFIXES = ".parquet, .csv, .json, .jsonl or .ndjson"
+@dataclass(frozen=True, slots=True)
+class DataFile:
+    """A file as a table, and how it was read. `known` names the format of a log, `pattern` has its columns."""
+
+    table: pa.Table
+    format: str
+    parse: str | None = None
+    pattern: str | None = None
+    known: str = ""
+    separator: str = ","
+    json_list: bool = False
 
 
-def read_sources(given: Sequence[str], times: Sequence[str]) -> dict[str, pa.Table] | pa.Table:
-    """Reads one table, or one table per stream for STREAM=FILE. Parses text in the columns `times` as timestamps."""
+SUFFIXES = ".parquet, .csv, .json, .jsonl, .ndjson, .log or .txt"
+SEPARATORS = ",;\t|"
+"""What can separate the columns of a CSV file: the one that its header has most often."""
+
+
+def read_sources(
+    given: Sequence[str], times: Sequence[str], order: Sequence[str] = (), parse: str | None = None
+) -> dict[str, pa.Table] | pa.Table:
+    """Reads one table, or one table per stream for STREAM=FILE. Parses text in the columns `times` as timestamps.
+
+    If `order` has the column `line_number` and a table does not, the table gets it: the numbers of its rows. `parse` is
+    the regular expression of text files.
+    """
     named = [_split(item) for item in given]
     if len(named) == 1 and named[0][0] is None:
-        return _read_table(named[0][1], times)
+        return _read_table(named[0][1], times, order, parse)
     if any(stream is None for stream, _ in named):
         said = "with several event files, each file needs a stream"
         raise UsageError("unnamed-stream", said, "use --events STREAM=FILE")
@@ -36,7 +61,7 @@ def read_sources(given: Sequence[str], times: Sequence[str]) -> dict[str, pa.Tab
     repeated = [stream for stream in streams if streams.count(stream) > 1]
     if repeated:
         raise UsageError("repeated-stream", f"stream `{repeated[0]}` has two files; expected one", "merge the files")
-    return {stream: _read_table(path, times) for stream, (_, path) in zip(streams, named, strict=True)}
+    return {stream: _read_table(path, times, order, parse) for stream, (_, path) in zip(streams, named, strict=True)}
 
 
 def read_tables(given: Sequence[str]) -> dict[str, pa.Table]:
@@ -55,7 +80,7 @@ def _split(item: str) -> tuple[str | None, Path]:
 
 
 def format_of(path: Path) -> str:
-    """Returns `parquet`, `csv` or `json`, from the name of a file or of the files in a folder."""
+    """Returns `parquet`, `csv`, `json` or `text`, from the name of a file or of the files in a folder."""
     if not path.is_dir():
         return _format_of_file(existing_file(path))
     inside = [file for file in path.rglob("*") if file.is_file() and not file.name.startswith(("_", "."))]
@@ -75,53 +100,96 @@ def _format_of_file(path: Path) -> str:
             return "csv"
         case ".json" | ".jsonl" | ".ndjson":
             return "json"
+        case ".log" | ".txt":
+            return "json" if _start(path).startswith(b"{") else "text"
         case _:
-            raise UsageError("unknown-format", f"file `{path}` has an unknown format; expected {SUFFIXES}")
+            hint = "for a text file, name the columns with --parse REGEX"
+            raise UsageError("unknown-format", f"file `{path}` has an unknown format; expected {SUFFIXES}", hint)
 
 
-def _read_table(path: Path, times: Sequence[str]) -> pa.Table:
-    format = format_of(path)
+def _start(path: Path) -> bytes:
+    """Returns the first bytes of a file, compressed or not, without a byte order mark and blanks."""
     try:
-        table = _read_folder(path, format) if path.is_dir() else _read_file(path, format)
-    except (pa.ArrowInvalid, pa.ArrowTypeError, json.JSONDecodeError, UnicodeDecodeError, OSError) as error:
+        with pa.input_stream(str(path), compression="detect") as file:
+            start: bytes = file.read(64)
+    except OSError:  # a compressed file that cannot be read: reading all of it reports why
+        return b""
+    return start.removeprefix(b"\xef\xbb\xbf").lstrip()
+
+
+def is_json_list(path: Path) -> bool:
+    """Returns whether a JSON file is one list, not a line for each object."""
+    return path.is_file() and _start(path).startswith(b"[")
+
+
+def read_data(path: Path, parse: str | None = None) -> DataFile:
+    """Reads a file or a folder. `parse` is the regular expression of a text file."""
+    if parse is not None and path.is_dir():
+        raise UsageError("not-a-file", f"`{path}` is a folder; --parse requires a file", "pass one of its files")
+    format = "text" if parse is not None and existing_file(path) else format_of(path)
+    try:
+        if path.is_dir():
+            return DataFile(_read_folder(path, format), format)
+        match format:
+            case "parquet":
+                return DataFile(pyarrow.parquet.ParquetFile(path).read(), format)
+            case "csv":
+                return DataFile(_read_csv(path), format, separator=separator_of(path))
+            case "text":
+                table, known = read_log(path, parse)
+                return DataFile(table, format, parse, known.pattern, "" if parse is not None else known.name)
+            case _:
+                return DataFile(_read_json(path), format, json_list=is_json_list(path))
+    except (pa.ArrowException, json.JSONDecodeError, UnicodeDecodeError, OSError) as error:
         raise UsageError("unreadable-events", f"cannot read `{path}` as {format}: {error}") from error
+
+
+def _read_table(path: Path, times: Sequence[str], order: Sequence[str] = (), parse: str | None = None) -> pa.Table:
+    table = read_data(path, parse).table
+    if LINE in order and LINE not in table.column_names:
+        table = table.append_column(LINE, pa.array(range(1, table.num_rows + 1), pa.int64()))
     for name in times:
-        if table.column_names.count(name) == 1:
-            place = table.column_names.index(name)
-            table = table.set_column(place, name, as_time(table.column(name)))
+        if table.column_names.count(name) <= 1:
+            table = with_time(table, name, path)
     return table
 
 
-def _read_file(path: Path, format: str) -> pa.Table:
-    match format:
-        case "parquet":
-            return pyarrow.parquet.ParquetFile(path).read()
-        case "csv":
-            return _read_csv(path)
-        case _:
-            return _read_json(path)
+def with_time(table: pa.Table, name: str, path: Path) -> pa.Table:
+    """Returns the table with a text column as timestamps. `a.b` is the field of a struct, and becomes a column."""
+    if name not in table.column_names:
+        field = field_of(table, name)
+        return table if field is None else with_time(table.append_column(name, field), name, path)
+    place = table.column_names.index(name)
+    column, notation = read_times(table.column(name), path.stat().st_mtime)
+    if notation is not None and notation.years:
+        messages(
+            f"times of `{name}` have no year: read as {notation.in_words()}, "
+            f"the latest in which none is later than the file's last change"
+        )
+    return table.set_column(place, name, column)
+
+
+def field_of(table: pa.Table, path: str) -> pa.ChunkedArray | None:
+    """Returns the field `a.b` of a struct column as a column. None if there is none."""
+    first, *rest = path.split(".")
+    if not rest or first not in table.column_names:
+        return None
+    column = table.column(first)
+    for name in rest:
+        if not pa.types.is_struct(column.type) or column.type.get_field_index(name) < 0:
+            return None
+        column = pc.struct_field(column, [column.type.get_field_index(name)])
+    return column
 
 
 def _read_folder(path: Path, format: str) -> pa.Table:
     """Reads all files of a folder, with columns for subfolder names such as `day=2025-03-10`."""
     import pyarrow.dataset
 
+    if format == "text":
+        raise UsageError("not-a-file", f"`{path}` is a folder of text files; expected a file", "pass one of its files")
     table = pyarrow.dataset.dataset(path, format=format, partitioning="hive").to_table()
     return _empty_as_null(table) if format == "csv" else table
-
-
-def _read_csv(path: Path) -> pa.Table:
-    """Reads a CSV file; a column whose cells have several types is text."""
-    try:
-        table = pyarrow.csv.read_csv(path)
-    except pa.ArrowInvalid:
-        # Arrow infers the types from the first block of the file, so let all of it be the first block.
-        data = pa.input_stream(path).read()
-        if not 0 < len(data) <= _LARGEST_BLOCK:
-            raise
-        options = pyarrow.csv.ReadOptions(block_size=len(data))
-        table = pyarrow.csv.read_csv(pa.BufferReader(data), read_options=options)
-    return _empty_as_null(table)
 
 
 def _empty_as_null(table: pa.Table) -> pa.Table:
@@ -134,16 +202,83 @@ def _empty_as_null(table: pa.Table) -> pa.Table:
     return table
 
 
+LARGEST_BLOCK = 1 << 24
+"""How many bytes are read at once: a row has to fit."""
+
+_WRONG_TYPE = re.compile(r"In CSV column #(\d+): CSV conversion error")
+
+
+def _read_csv(path: Path) -> pa.Table:
+    """Reads a CSV file. A second column of the same name gets a number; a column of mixed types is text."""
+    header = csv_header(path)
+    names = _distinct_names(header)
+    reading = pyarrow.csv.ReadOptions(block_size=LARGEST_BLOCK)
+    renamed = [f"`{name}`" for name, given in zip(names, header, strict=True) if given and name != given]
+    if renamed:
+        messages(f"warning: `{path}` has columns of the same name; the later ones are called {', '.join(renamed)}")
+    if names != header:
+        reading = pyarrow.csv.ReadOptions(block_size=LARGEST_BLOCK, column_names=names, skip_rows=1)
+    types: dict[str, Any] = {}
+    while True:
+        try:
+            table = pyarrow.csv.read_csv(
+                path,
+                read_options=reading,
+                parse_options=pyarrow.csv.ParseOptions(delimiter=separator_of(path), newlines_in_values=True),
+                convert_options=pyarrow.csv.ConvertOptions(column_types=types),
+            )
+            return _empty_as_null(table)
+        except pa.ArrowInvalid as error:
+            found = _WRONG_TYPE.search(str(error))
+            if found is None or int(found[1]) >= len(names) or names[int(found[1])] in types:
+                raise
+            types[names[int(found[1])]] = pa.string()
+
+
+def _first_line(path: Path) -> str:
+    with pa.input_stream(str(path), compression="detect") as file:
+        return str(file.read(1 << 20).decode("utf-8-sig", errors="replace").partition("\n")[0].rstrip("\r"))
+
+
+def separator_of(path: Path) -> str:
+    """Returns what separates the columns of a CSV file: what its header has most often."""
+    header = re.sub(r'"[^"]*"', "", _first_line(path))
+    return max(SEPARATORS, key=header.count)
+
+
+def csv_header(path: Path) -> list[str]:
+    """Returns the names in the first line of a CSV file."""
+    return next(csv.reader(io.StringIO(_first_line(path)), delimiter=separator_of(path)), [])
+
+
+def _distinct_names(header: Sequence[str]) -> list[str]:
+    """Returns the names of columns: a repeated name gets a number, an empty one its position.
+
+    >>> _distinct_names(["id", "at", "id", ""])
+    ['id', 'at', 'id_2', 'column_4']
+    """
+    names: list[str] = []
+    for place, given in enumerate(header, 1):
+        name, number = given or f"column_{place}", 2
+        while name in names:
+            name, number = f"{given or 'column'}_{number}", number + 1
+        names.append(name)
+    return names
+
+
 def _read_json(path: Path) -> pa.Table:
     """Reads one JSON object per line, or one JSON list of objects."""
-    with path.open("rb") as file:
-        if file.read(64).lstrip().startswith(b"["):
-            return table_of(_columns_of(json.loads(path.read_text(encoding="utf-8"))))
+    with pa.input_stream(str(path), compression="detect") as file:
+        data = file.read().removeprefix(b"\xef\xbb\xbf")
+    if not data.strip():
+        raise UsageError("no-rows", f"`{path}` has no rows", "pass a file with at least one event")
+    if data.lstrip().startswith(b"["):
+        return table_of(_columns_of(json.loads(data.decode("utf-8"))))
+    options = pyarrow.json.ReadOptions(block_size=LARGEST_BLOCK)
     try:
-        return pyarrow.json.read_json(path)
+        return pyarrow.json.read_json(pa.BufferReader(data), read_options=options)
     except pa.ArrowInvalid:
-        lines = pa.input_stream(path).read().decode("utf-8").splitlines()
-        return _read_mixed([json.loads(line) for line in lines if line.strip()])
+        return _read_mixed([json.loads(line) for line in data.decode("utf-8").splitlines() if line.strip()])
 
 
 def _read_mixed(rows: list[Any]) -> pa.Table:
@@ -167,15 +302,3 @@ def _column(name: str, values: list[Any]) -> pa.Array | Problem:
         return pa.array(values)
     except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError):
         return mixed_column(name, values)
-
-
-def as_time(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Parses a text column as timestamps if all values are ISO 8601. Returns any other column unchanged."""
-    if not (pa.types.is_string(column.type) or pa.types.is_large_string(column.type)):
-        return column.cast(pa.timestamp("s")) if pa.types.is_date(column.type) else column
-    for kind in (pa.timestamp("us"), pa.timestamp("us", "UTC")):
-        try:
-            return pc.cast(column, kind)
-        except pa.ArrowInvalid:
-            continue
-    return column
