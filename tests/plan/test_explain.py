@@ -284,3 +284,10 @@ def test_what_patterns_share() -> None:
         "events of E: computed once, shared with q, r",
     ]
     assert "SHARED" not in t
+
+
+@pytest.mark.parametrize("pattern", ["SEQ(COLLECT B b, A a) WITHIN 5", "SEQ(A a, C c) MATCH RECENT"])
+def test_spans_of_collected_events_are_explained_as_written(pattern: str) -> None:
+    query = f"PATTERN {pattern} RETURN span_start() AS since, span_end()"
+    assert section(query, "PATTERN")[-1].strip() == "RETURN span_start() AS since, span_end()"
+    assert "a: an event of A" in section(query, "GRAPH")

@@ -7,11 +7,13 @@ from dataclasses import dataclass, replace
 from html import escape
 
 from ensue.analysis.declarations import connected, declarations, program_catalog, shared_keys, used_streams
+from ensue.analysis.scopes import has_spans
 from ensue.errors import Source, counted
 from ensue.graph.graphs import Graph, Variable
 from ensue.graph.law import Law
 from ensue.lower.contexts import resolve_contexts
 from ensue.lower.rulesets import is_result_of
+from ensue.lower.spans import with_spans
 from ensue.nodes.expressions import anonymous_predicate
 from ensue.nodes.names import Handle, Name, Stream, names_in, without_rounds
 from ensue.nodes.patterns import (
@@ -110,6 +112,10 @@ def explain_without_data(
 
     `program` has all statements of the program. Events have a duration if `end` names an end column.
     """
+    if has_spans(query):
+        explained = explain_without_data(with_spans(query), source, time, law, program, end)
+        written = (_heading(query), tuple(_written(query)))
+        return replace(explained, query=query, sections=(written, *explained.sections[1:]))
     if query.policy in CONTEXTS:
         return _explain_context(query, source, time, law, program, end)
     windows = law.windows if law is not None else ()
