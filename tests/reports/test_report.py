@@ -324,3 +324,37 @@ def test_matches_of_keys_with_several_traces_are_shown(types: str) -> None:
     table = pa.table({"t": [1, 2, 3], "type": list(types), "k": [1, 1, 1]})
     program = "CONSTRAINT ENDS(C) PARTITION BY k; PATTERN p SEQ(A a, C c) PARTITION BY k WITHIN 5"
     assert "1 match" in repr(ensue.report(table, program, time="t", type="type"))
+
+
+def test_spans_are_those_of_the_query() -> None:
+    query = """PATTERN p SEQ(COLLECT Placed f, Paid y, COLLECT Shipped s) PARTITION BY id WITHIN 3600
+        RETURN y.id AS id, span_start() AS since, span_end() AS until"""
+    whole = ORDERS.set_column(0, "t", pa.array(SECONDS))
+    [match] = report(query, whole).facts["matches"]
+    assert (match["start"], match["end"], match["span"]) == (120, 120, [0, 180])
+    assert match["span"] == [match["row"]["since"], match["row"]["until"]]
+    [plain] = report(PAID.replace("1 hour", "3600"), whole).facts["matches"]
+    assert plain["span"] is None, "nothing is collected"
+
+
+def test_matches_beyond_the_proofs_have_their_row_and_their_events() -> None:
+    count = 510
+    table = pa.table(
+        {"t": range(3 * count), "type": ["B", "A", "C"] * count, "id": [number // 3 for number in range(3 * count)]}
+    )
+    query = "PATTERN p SEQ(COLLECT B b, A a, C c) PARTITION BY id WITHIN 5 RETURN a.id AS id, count(b) AS n"
+    facts = report(query, table, most_keys=count).facts
+    assert facts["sample"] == {"keys": [], "events": [], "matches": [], "proofs": ["500 of 510 proofs"]}
+    assert sum(match["proof"] is not None for match in facts["matches"]) == 500
+    for match in facts["matches"]:
+        own = sorted(facts["events"][number]["start"] for number in match["events"])
+        assert own == [3 * match["row"]["id"], 3 * match["row"]["id"] + 1, 3 * match["row"]["id"] + 2]
+        assert match["row"]["n"] == 1
+
+
+def test_a_page_holds_each_part_of_a_proof_once() -> None:
+    table = pa.table({"t": range(100), "type": ["A"] * 100})
+    page = report("PATTERN p SEQ(COLLECT A f{2,}, A last) WITHIN 100 RETURN count(f) AS n", table)
+    assert len(page.facts["matches"]) == 98
+    assert page.html.count("f: A at 5 ") + page.html.count('"f: A at 5"') == 1
+    assert facts_in(page.html) == page.facts

@@ -71,6 +71,8 @@ def plain(value: Any) -> Any:
     >>> plain({"at": float("nan"), "parts": [b"ab", None, True]})
     {'at': 'NaN', 'parts': ['0x6162', None, True]}
     """
+    if isinstance(value, str):
+        return cut(value)
     if value is None or isinstance(value, bool):
         return value
     if isinstance(value, int):

@@ -15,9 +15,9 @@ from ensue.api import load_tables, match_limit, warn_set_aside
 from ensue.arguments import helpful
 from ensue.constraints import ConstraintsLike
 from ensue.errors import counted
+from ensue.explanation.report.columns import packed
 from ensue.explanation.report.facts import Facts
 from ensue.explanation.report.lanes import MOST_ROWS_WITH_IDS, PageLimits, find_all
-from ensue.explanation.report.packing import packed
 from ensue.lower.phases import CheckedProgram
 from ensue.plan.plans import DEFAULT_LIMITS, Limits, Options
 from ensue.plan.program_plans import ColumnNames, OrderColumns

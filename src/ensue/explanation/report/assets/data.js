@@ -1,4 +1,4 @@
-// The content of the page, read from its packed form (see packing.py), and small things that all parts use.
+// The content of the page, read from its packed form (see columns.py), and small things that all parts use.
 
 const facts = JSON.parse(document.getElementById("facts").textContent);
 const SVG = "http://www.w3.org/2000/svg";
@@ -95,7 +95,7 @@ function ranks(values) {
   return values.map((value) => { const rank = counts.get(value) ?? 0; counts.set(value, rank + 1); return rank; });
 }
 
-const events = readEvents(facts.events), matches = readMatches(facts.matches);
+const events = readEvents(facts.events), results = readResults(facts.matches), matches = readMatches(facts.matches);
 
 function readEvents(packed) {
   const [stream, start, fields, lanes] = ["stream", "start", "fields", "lanes"].map((name) => column(packed[name]));
@@ -106,17 +106,23 @@ function readEvents(packed) {
   }));
 }
 
+/** The columns of the results: `value` finds one in the row of a match, or null, without making the row. */
+function readResults(packed) {
+  const shape = column(packed.shape), place = ranks(shape), rows = packed.rows.map((group) => group.map(column));
+  const names = [...new Set(packed.shapes.flat())], columnOf = packed.shapes.map((own) => new Map(own.map((name, number) => [name, number])));
+  const value = (name, number) => { const own = columnOf[shape[number]].get(name); return own === undefined ? null : rows[shape[number]][own][place[number]]; };
+  return { names, value, has: (name, number) => columnOf[shape[number]].has(name), pairs: (number) => packed.shapes[shape[number]].map((name) => [name, value(name, number)]) };
+}
+
 /** `from` and `to` include collected events and the time until the match was complete. */
 function readMatches(packed) {
-  const names = ["pattern", "lane", "start", "end", "complete", "span", "words", "id", "shape"];
-  const [pattern, lane, start, end, complete, span, words, id, shape] = names.map((name) => column(packed[name]));
-  const rows = packed.rows.map((group) => group.map(column)), place = ranks(shape);
+  const names = ["pattern", "lane", "start", "end", "complete", "span", "words", "id"];
+  const [pattern, lane, start, end, complete, span, words, id] = names.map((name) => column(packed[name]));
   return start.map((at, number) => ({
     number, pattern: pattern[number], lane: lane[number], start: at, end: end[number], complete: complete[number],
     span: span[number], words: words[number], id: id[number],
     from: span[number] ? span[number][0] : at,
     to: Math.max(complete[number], end[number], span[number] ? span[number][1] : at),
-    pairs: () => packed.shapes[shape[number]].map((name, own) => [name, rows[shape[number]][own][place[number]]]),
     events: () => withSuccessors(packed.events[number]),
     proof: () => (packed.proof[number] === null ? null : proofPart(packed.proof[number])),
   }));

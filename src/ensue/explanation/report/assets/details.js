@@ -3,15 +3,16 @@
 const details = byId("details"), FEW = 12;
 
 function choose(what, { reveal = false } = {}) {
+  const before = state.chosen?.match;
   state.chosen = what;
   details.classList.toggle("open", what !== null);
   const shown = what === null ? nothingChosen() : what.missing !== undefined ? missing(what.missing) : what.match !== undefined ? matchDetails(what.match)
     : what.fold ? foldDetails(what.fold) : eventDetails(what.event, what.from);
   details.replaceChildren(...shown);
   details.scrollTop = 0;
-  if (what?.match !== undefined) bringIntoView(matches[what.match], reveal);
-  if (what === null || what.match !== undefined) setAddress(what === null ? "" : addressOf(matches[what.match]));
-  redraw();
+  if (what?.match !== undefined) bringIntoView(matches[what.match]);
+  if (what?.match !== undefined || before !== undefined) setAddress(what?.match === undefined ? "" : addressOf(matches[what.match]));
+  if (reveal) revealLane(matches[what.match]); else redraw();
   markChosenRow(what?.match);
 }
 
@@ -39,15 +40,18 @@ function chooseByAddress() {
 
 addEventListener("hashchange", chooseByAddress);
 
-/** Moves the timeline to a match; with `reveal`, also shows its lane and scrolls the page to it. */
-function bringIntoView(match, reveal) {
-  const size = state.to - state.from, own = rangeOf([match], 0.35);
-  if (match.from < state.from || match.to > state.to || (reveal && match.to - match.from < size / 100)) show(own.from, own.to);
-  if (!reveal) return;
+/** Moves the timeline to a match that is not in it. */
+function bringIntoView(match) {
+  const own = rangeOf([match], 0.35);
+  if (match.from < state.from || match.to > state.to) show(own.from, own.to);
+}
+
+/** Shows the lane of a match and scrolls the page to it. */
+function revealLane(match) {
   if (!sees(match)) { state.patterns.add(match.pattern); byId("pattern-chips").children[match.pattern].setAttribute("aria-pressed", "true"); }
   if (!hasText(match.lane)) { state.text = ""; byId("key-text").value = ""; }
   if (!seenLanes().slice(0, FIRST_LANES).includes(match.lane)) state.allLanes = true;
-  drawAll();
+  drawAll(false);
   const node = laneHome.querySelector(`[data-lane="${match.lane}"]`), box = node.getBoundingClientRect();
   if (box.top < 40 || box.bottom > innerHeight) node.scrollIntoView({ block: "center" });
   drawVisibleLanes();
@@ -76,7 +80,7 @@ const plainButton = (text, click) => element("button", { type: "button", class: 
 function* titled(title, content) { yield element("h4", {}, title); yield content; }
 
 function* matchDetails(number) {
-  const match = matches[number], pattern = facts.patterns[match.pattern], row = match.pairs(), proof = match.proof(), range = rangeOf([match], 0.35);
+  const match = matches[number], pattern = facts.patterns[match.pattern], row = results.pairs(number), proof = match.proof(), range = rangeOf([match], 0.35);
   yield heading(tag(match.pattern), pattern.name, `${facts.lanes[match.lane].label}, ${match.words}`);
   yield actions(plainButton("Zoom to this match", () => show(range.from, range.to)), copyButton("Copy link", () => location.href.split("#")[0] + addressOf(match), "Copied"));
   if (row.length) yield* titled("Result", pairs(row));

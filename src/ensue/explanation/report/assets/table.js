@@ -18,16 +18,15 @@ function tableColumns() {
 
 /** The label of a match's lane, if its result row has the columns of the key. */
 function keysInResult(match) {
-  const row = new Map(match.pairs()), { keys } = facts.patterns[match.pattern];
-  return keys.every((key) => row.has(key)) ? keys.map((key) => `${key} = ${asText(row.get(key))}`).join(", ") || "all events" : null;
+  const { keys } = facts.patterns[match.pattern];
+  return keys.every((key) => results.has(key, match.number)) ? keys.map((key) => `${key} = ${asText(results.value(key, match.number))}`).join(", ") || "all events" : null;
 }
 
 function resultColumns(known) {
-  const rows = matches.map((match) => new Map(match.pairs())), names = new Set(rows.flatMap((row) => [...row.keys()]));
-  return [...names].map((name) => ({ name, isResult: true, value: (match) => rows[match.number].get(name) ?? null })).filter((one) => {
+  return results.names.map((name) => ({ name, isResult: true, value: (match) => results.value(name, match.number) })).filter((one) => {
     // Without RETURN, the result repeats the times.
     const same = known.find((other) => other.name === one.name);
-    return !same || matches.some((match) => one.value(match) !== null && String(one.value(match)) !== same.text?.(match));
+    return !same || matches.some((match) => one.value(match) !== null && String(one.value(match)).replace("+00:00", "") !== same.text?.(match));
   });
 }
 
@@ -35,7 +34,7 @@ function withDefaults(one) {
   const text = one.text ?? ((match) => { const value = one.value(match); return value === null ? "" : asText(value); });
   const isNumber = one.isNumber ?? (!one.text && matches.some((match) => typeof one.value(match) === "number") && matches.every((match) => ["number", "object"].includes(typeof one.value(match))));
   const letters = matches.slice(0, MEASURED).reduce((most, match) => Math.max(most, text(match).length), one.name.length + 2);
-  return { ...one, text, isNumber, width: Math.min(320, Math.max(64, letters * 7.4 + 30)) };
+  return { ...one, text, isNumber, width: Math.min(320, Math.max(64, letters * 7.4 + (one.name === "pattern" ? 60 : 30))) };
 }
 
 function matchText(match) {

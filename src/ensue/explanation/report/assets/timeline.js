@@ -69,7 +69,7 @@ function redraw() {
   requestAnimationFrame(() => { if (asked) drawAll(); });
 }
 
-function drawAll() {
+function drawAll(withLanes = true) {
   asked = false;
   const held = document.activeElement?.dataset?.item;
   const lanes = seenLanes(), shown = state.allLanes ? lanes : lanes.slice(0, FIRST_LANES);
@@ -77,7 +77,7 @@ function drawAll() {
   axis.replaceChildren(drawAxis(marks, x));
   laneParts = shown.map((lane) => emptyLane(lane, itemsOf(lane, x), marks, x));
   laneHome.replaceChildren(...laneParts.map((part) => part.node));
-  drawVisibleLanes();
+  if (withLanes) drawVisibleLanes();
   sayWhatIsShown(lanes, shown);
   if (held !== undefined) laneHome.querySelector(`[data-item="${held}"]`)?.focus({ preventScroll: true });
   drawViews();
@@ -109,7 +109,7 @@ function drawAxis(marks, x) {
 /** A lane with its height but without content, which it gets when it comes into the window. */
 function emptyLane(lane, items, marks, x) {
   const rows = items.placed.reduce((most, item) => Math.max(most, item.row + 1), 0) + (items.before || items.after ? 1 : 0);
-  const height = Math.max(50, LANE_TOP + rows * (BAR + BAR_GAP) + (rows ? 6 : 2));
+  const height = Math.max(phone.matches ? 0 : 50, LANE_TOP + rows * (BAR + BAR_GAP) + (rows ? 6 : 2));
   const draw = () => {
     const svg = drawn("svg", { width: width(), height, role: "group", "aria-label": facts.lanes[lane].label });
     for (const { at } of marks) svg.append(drawn("line", { class: "grid", x1: x(at), x2: x(at), y1: 0, y2: height }));
@@ -132,7 +132,7 @@ function laneLabel(lane) {
 }
 
 function drawVisibleLanes() {
-  const home = laneHome.getBoundingClientRect().top, reach = 700;
+  const home = laneHome.getBoundingClientRect().top, reach = 300;
   let top = home;
   for (const part of laneParts) {
     if (!part.isDrawn && top + part.height > -reach && top < innerHeight + reach) { part.isDrawn = true; part.draw(); }
