@@ -187,7 +187,7 @@ class Events(DescribedEvents):
         title: str | None = None,
         most_keys: int = 50,
         most_events: int = 5_000,
-        most_matches: int = 500,
+        most_matches: int = 2_000,
     ) -> reports.HtmlReport:
         """A run as one HTML page; see `ensue.report`."""
         return reports.report(

@@ -32,10 +32,58 @@ def report(program: Any, events: Any = ORDERS, **options: Any) -> ensue.HtmlRepo
 
 
 def facts_in(page: str) -> dict[str, Any]:
-    """The data of a page, as a browser reads it."""
+    """The data of a page, as a browser reads it: columns and shared parts become records again."""
     found = re.search(r'<script type="application/json" id="facts">(.*?)</script>', page, re.DOTALL)
     assert found is not None
-    return json.loads(found[1])
+    facts = json.loads(found[1])
+    proofs = facts.pop("proofs")
+    return {**facts, "events": events_in(facts), "matches": matches_in(facts["matches"], proofs)}
+
+
+def column_in(packed: Any) -> list[Any]:
+    return packed if isinstance(packed, list) else [packed["of"][place] for place in packed["at"]]
+
+
+def numbers_in(runs: list[int]) -> list[int]:
+    """Numbers, in which -n stands for n successors of the one before."""
+    numbers: list[int] = []
+    for number in runs:
+        numbers += [number] if number >= 0 else range(numbers[-1] + 1, numbers[-1] - number + 1)
+    return numbers
+
+
+def events_in(facts: dict[str, Any]) -> list[dict[str, Any]]:
+    packed = facts["events"]
+    names = ("stream", "start", "lanes", "fields")
+    events = [
+        dict(zip(names, one, strict=True)) for one in zip(*(column_in(packed[name]) for name in names), strict=True)
+    ]
+    rows = [zip(*map(column_in, group), strict=True) for group in packed["values"]]
+    for number, event in enumerate(events):
+        event |= {"end": packed["end"].get(str(number), event["start"]), "values": list(next(rows[event["fields"]]))}
+        event |= {"derived": True} if number in packed["derived"] else {}
+    return events
+
+
+def matches_in(packed: dict[str, Any], proofs: list[Any]) -> list[dict[str, Any]]:
+    def proof_of(number: int) -> dict[str, Any]:
+        kind, text, *further = proofs[number]
+        event = {"event": further[0]} if further and further[0] is not None else {}
+        parts = {"because": [proof_of(part) for part in numbers_in(further[1])]} if further[1:] else {}
+        return {"kind": kind, "text": text, **event, **parts}
+
+    names = ("pattern", "lane", "start", "end", "complete", "span", "words", "id")
+    found = [
+        dict(zip(names, one, strict=True)) for one in zip(*(column_in(packed[name]) for name in names), strict=True)
+    ]
+    rows = [iter(range(len(found))) for _ in packed["shapes"]]
+    for number, (match, shape) in enumerate(zip(found, column_in(packed["shape"]), strict=True)):
+        place = next(rows[shape])
+        values = [column_in(values)[place] for values in packed["rows"][shape]]
+        match["row"] = dict(zip(packed["shapes"][shape], values, strict=True))
+        match["events"] = numbers_in(packed["events"][number])
+        match["proof"] = None if packed["proof"][number] is None else proof_of(packed["proof"][number])
+    return found
 
 
 def labels(facts: Any) -> list[str]:
@@ -53,7 +101,7 @@ def test_the_page_holds_the_facts_and_a_match_what_proves_it() -> None:
     assert "<title>Orders</title>" in page.html
     assert facts["rows"] == 6
     assert {one["name"]: one["count"] for one in facts["patterns"]} == {"unpaid": 1, "paid": 1}
-    assert labels(facts) == ["8", "7", "9"], "keys with matches come first, one of each pattern in turn"
+    assert labels(facts) == ["id = 8", "id = 7", "id = 9"], "keys with matches come first, one of each pattern in turn"
     unpaid = next(match for match in facts["matches"] if facts["patterns"][match["pattern"]]["name"] == "unpaid")
     assert (unpaid["start"], unpaid["end"], unpaid["row"]) == (60_000, 400_000, {"id": 8})
     assert [facts["events"][number]["stream"] for number in unpaid["events"]] == ["Placed", "Shipped"]
@@ -68,7 +116,7 @@ def test_an_event_is_shown_once_with_its_fields() -> None:
     shipped = next(event for event in facts["events"] if event["start"] == 400_000)
     fields = dict(zip(facts["fields"][shipped["fields"]], shipped["values"], strict=True))
     assert fields == {"t": "1970-01-01 00:06:40", "type": "Shipped", "id": 8, "amount": "NaN"}
-    assert [labels(facts)[lane] for lane in shipped["lanes"]] == ["8"]
+    assert [labels(facts)[lane] for lane in shipped["lanes"]] == ["id = 8"]
 
 
 def test_rows_read_and_kept_stand_beside_the_plan() -> None:
@@ -90,13 +138,13 @@ def test_nothing_in_the_data_ends_the_script() -> None:
     assert "<img" not in page.html
     assert "<!--" not in page.html
     assert facts_in(page.html)["title"] == nasty
-    assert facts_in(page.html)["lanes"][0]["label"] == nasty
+    assert facts_in(page.html)["lanes"][0]["label"] == f"id = {nasty}"
 
 
 def test_a_notebook_shows_the_page_in_a_sandbox() -> None:
     shown = report(UNPAID)._repr_html_()
     assert shown.startswith("<iframe ")
-    assert 'sandbox="allow-scripts"' in shown
+    assert 'sandbox="allow-scripts allow-downloads"' in shown
     assert "<script" not in shown, "the page is text of an attribute"
 
 
@@ -139,7 +187,7 @@ def test_a_limit_is_a_number(name: str) -> None:
 def test_without_a_match() -> None:
     facts = report("PATTERN none SEQ(Shipped s, Placed p) PARTITION BY id WITHIN 1 hour").facts
     assert facts["matches"] == []
-    assert labels(facts) == ["7", "8", "9"]
+    assert labels(facts) == ["id = 7", "id = 8", "id = 9"]
     assert len(facts["events"]) == 5
 
 
@@ -160,7 +208,7 @@ def test_rows_that_took_no_part_are_said() -> None:
 
 def test_patterns_without_a_key_share_one_lane_and_others_have_their_own() -> None:
     facts = report(f"{UNPAID}; PATTERN any SEQ(Placed p, Placed q) WITHIN 100 seconds").facts
-    assert labels(facts) == ["8", "7", "9", "all events"]
+    assert labels(facts) == ["id = 8", "id = 7", "id = 9", "all events"]
     [loose] = [match for match in facts["matches"] if match["pattern"] == 1]
     assert labels(facts)[loose["lane"]] == "all events"
 
@@ -168,7 +216,7 @@ def test_patterns_without_a_key_share_one_lane_and_others_have_their_own() -> No
 def test_several_key_columns_make_one_lane_each() -> None:
     table = pa.table({"t": [1, 2, 3], "type": ["A", "B", "B"], "x": [1, 1, 1], "y": ["p", "p", "q"]})
     facts = report("PATTERN p SEQ(A a, B b) PARTITION BY x, y WITHIN 5", table).facts
-    assert labels(facts) == ["x = 1, y = 'p'", "x = 1, y = 'q'"]
+    assert labels(facts) == ["x = 1, y = p", "x = 1, y = q"]
     assert [len(match["events"]) for match in facts["matches"]] == [2]
 
 
@@ -201,7 +249,7 @@ def test_heads_of_rules_and_declared_streams_are_shown_like_patterns() -> None:
         ("late", 60, 160),
     }
     late = next(match for match in facts["matches"] if match["row"].get("id") == 8)
-    assert labels(facts)[late["lane"]] == "8"
+    assert labels(facts)[late["lane"]] == "id = 8"
     assert any(text.startswith("o: Placed at 60") for text in texts(late["proof"]))
     assert {"Placed", "late"} <= {facts["events"][number]["stream"] for number in late["events"]}
 
@@ -237,7 +285,7 @@ def test_one_table_for_each_stream() -> None:
     }
     assert isinstance(split["Placed"], pd.DataFrame)
     facts = ensue.report(split, UNPAID, time="t").facts
-    assert labels(facts) == ["8", "7", "9"]
+    assert labels(facts) == ["id = 8", "id = 7", "id = 9"]
     assert [match["row"] for match in facts["matches"]] == [{"id": 8}]
 
 
@@ -276,3 +324,37 @@ def test_matches_of_keys_with_several_traces_are_shown(types: str) -> None:
     table = pa.table({"t": [1, 2, 3], "type": list(types), "k": [1, 1, 1]})
     program = "CONSTRAINT ENDS(C) PARTITION BY k; PATTERN p SEQ(A a, C c) PARTITION BY k WITHIN 5"
     assert "1 match" in repr(ensue.report(table, program, time="t", type="type"))
+
+
+def test_spans_are_those_of_the_query() -> None:
+    query = """PATTERN p SEQ(COLLECT Placed f, Paid y, COLLECT Shipped s) PARTITION BY id WITHIN 3600
+        RETURN y.id AS id, span_start() AS since, span_end() AS until"""
+    whole = ORDERS.set_column(0, "t", pa.array(SECONDS))
+    [match] = report(query, whole).facts["matches"]
+    assert (match["start"], match["end"], match["span"]) == (120, 120, [0, 180])
+    assert match["span"] == [match["row"]["since"], match["row"]["until"]]
+    [plain] = report(PAID.replace("1 hour", "3600"), whole).facts["matches"]
+    assert plain["span"] is None, "nothing is collected"
+
+
+def test_matches_beyond_the_proofs_have_their_row_and_their_events() -> None:
+    count = 510
+    table = pa.table(
+        {"t": range(3 * count), "type": ["B", "A", "C"] * count, "id": [number // 3 for number in range(3 * count)]}
+    )
+    query = "PATTERN p SEQ(COLLECT B b, A a, C c) PARTITION BY id WITHIN 5 RETURN a.id AS id, count(b) AS n"
+    facts = report(query, table, most_keys=count).facts
+    assert facts["sample"] == {"keys": [], "events": [], "matches": [], "proofs": ["500 of 510 proofs"]}
+    assert sum(match["proof"] is not None for match in facts["matches"]) == 500
+    for match in facts["matches"]:
+        own = sorted(facts["events"][number]["start"] for number in match["events"])
+        assert own == [3 * match["row"]["id"], 3 * match["row"]["id"] + 1, 3 * match["row"]["id"] + 2]
+        assert match["row"]["n"] == 1
+
+
+def test_a_page_holds_each_part_of_a_proof_once() -> None:
+    table = pa.table({"t": range(100), "type": ["A"] * 100})
+    page = report("PATTERN p SEQ(COLLECT A f{2,}, A last) WITHIN 100 RETURN count(f) AS n", table)
+    assert len(page.facts["matches"]) == 98
+    assert page.html.count("f: A at 5 ") + page.html.count('"f: A at 5"') == 1
+    assert facts_in(page.html) == page.facts

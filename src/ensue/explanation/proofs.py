@@ -102,6 +102,8 @@ class Prover:
     most: int
     found: dict[int, list[tuple[MatchChunk, pa.Table]]] = field(default_factory=dict)
     bound: list[tuple[EventSource, int]] = field(default_factory=list)
+    described: dict[tuple[int, str, int], tuple[EventSource, Proof]] = field(default_factory=dict)
+    """Events by source, name and row: lists of many matches name the same events. Keeping the source keeps its id."""
 
     def result(self, plan: QueryPlan, one: MatchChunk, is_head: bool) -> Proof:
         """Prove the single match of a chunk; for a head, prove the event, because the result query proves nothing."""
@@ -137,9 +139,11 @@ class Prover:
         """Describe an event by its name and stream, or by the stream alone."""
         source, stream = space.candidates[name].source, space.streams[name]
         self.bound.append((source.origin, row))
-        values = {key: value for key, value in _row(source, row).items() if not key.startswith(OWN)}
         word = in_words(stream) if by_stream else question.word(name)
         called = word if word == in_words(stream) else f"{word}: {in_words(stream)}"
+        if (id(source), called, row) in self.described:
+            return self.described[id(source), called, row][1]
+        values = {key: value for key, value in _row(source, row).items() if not key.startswith(OWN)}
         shown = ", ".join(
             f"{column_in_words(key, stream, self.loaded.planned.lookups)} = {value!r}"
             for key, value in values.items()
@@ -147,7 +151,11 @@ class Prover:
         )
         text = f"{called} {self._interval(int(source.starts[row]), int(source.ends[row]))}"
         proofs = self._derived(source, stream, row, path) if source.input.derived else ()
-        return Proof("event", text + (f" ({shown})" if shown else ""), values, proofs)
+        proof = Proof("event", text + (f" ({shown})" if shown else ""), values, proofs)
+        if not source.input.derived:
+            # The derivations of a derived event depend on the path, and add to `bound`.
+            self.described[id(source), called, row] = source, proof
+        return proof
 
     def _derived(self, source: EventSource, stream: Stream, row: int, path: Path) -> tuple[Proof, ...]:
         """Return the derivations of an event of a declared stream; none that uses the event itself."""

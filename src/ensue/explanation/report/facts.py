@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -29,7 +29,7 @@ from ensue.explanation.report.lanes import (
     keys_of_head,
     on_axis,
 )
-from ensue.explanation.report.marks import Chooser, Marks
+from ensue.explanation.report.marks import Chooser, Marks, ShownMatches
 from ensue.lower.phases import CheckedProgram, LoweredProgram
 from ensue.nodes.names import Ancestry, AnyEvent, ContextStage, in_words
 from ensue.plan.description import Explanation
@@ -80,9 +80,7 @@ class Facts:
         marks = Marks(self.loaded)
         allowed = None if self.counts is None else self.counts.first_matches
         shown = Chooser(self.loaded, self.found, groups, marks, allowed).shown(self.limits.matches)
-        lanes: list[dict[str, Any]] = [
-            {"label": label, "keys": ", ".join(group.keys)} for group in groups for label in group.labels()
-        ]
+        lanes: list[dict[str, Any]] = [{"label": label} for group in groups for label in group.labels()]
         per_lane = max(1, self.limits.events // max(1, len(lanes)))
         totals: dict[int, int] = {}
         for group in groups:
@@ -91,6 +89,7 @@ class Facts:
         for number, lane in enumerate(lanes):
             lane |= {"events": totals.get(number, 0), "matches": shown.totals.get(number, 0)}
         first, last = self._range()
+        sample = self._sample(groups, lanes, events, shown)
         return {
             "title": self.title,
             "time": self._time(first, last),
@@ -104,7 +103,8 @@ class Facts:
             "events": events,
             "matches": shown.matches,
             "ties": self._ties(),
-            "leftOut": [*self._left_out(groups, lanes, events, len(shown.matches))],
+            "sample": sample,
+            "leftOut": [words for part in sample.values() for words in part],
         }
 
     # --- time
@@ -208,20 +208,29 @@ class Facts:
 
     # --- what was omitted
 
-    def _left_out(
-        self, groups: Sequence[LaneGroup], lanes: Sequence[Mapping[str, Any]], events: Sequence[Any], matches: int
-    ) -> Iterator[str]:
+    def _sample(
+        self,
+        groups: Sequence[LaneGroup],
+        lanes: Sequence[Mapping[str, Any]],
+        events: Sequence[Any],
+        shown: ShownMatches,
+    ) -> dict[str, list[str]]:
+        """Say what is shown of what, where it is not all: `50 of 1,203 keys (id)`."""
+        keys = []
         for group in groups:
             total = group.total if self.counts is None else self.counts.keys.get(group.keys, group.total)
             if group.keys and total > len(group.shown):
-                yield f"{len(group.shown):,} of {counted(total, 'key', 'keys')} ({', '.join(group.keys)})"
+                keys.append(f"{len(group.shown):,} of {counted(total, 'key', 'keys')} ({', '.join(group.keys)})")
         in_lanes = sum(int(lane["events"]) for lane in lanes)
         drawn = sum(len(event["lanes"]) for event in events)
-        if in_lanes > drawn:
-            yield f"{drawn:,} of {counted(in_lanes, 'event', 'events')} of these keys"
         found = sum(len(one) for one in self.found) if self.counts is None else sum(self.counts.matches.values())
-        if found > matches:
-            yield f"{matches:,} of {counted(found, 'match', 'matches')}"
+        matches = len(shown.matches)
+        return {
+            "keys": keys,
+            "events": [f"{drawn:,} of {counted(in_lanes, 'event', 'events')} of these keys"] * (in_lanes > drawn),
+            "matches": [f"{matches:,} of {counted(found, 'match', 'matches')}"] * (found > matches),
+            "proofs": [f"{shown.proofs:,} of {counted(matches, 'proof', 'proofs')}"] * (matches > shown.proofs),
+        }
 
 
 def step_of(first: int, last: int) -> int:

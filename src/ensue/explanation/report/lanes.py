@@ -16,14 +16,13 @@ import pyarrow.compute as pc
 
 from ensue.api import LoadedProgram
 from ensue.engine.output import too_many
-from ensue.engine.rows import MatchChunk, completion_times
+from ensue.engine.rows import Elements, MatchChunk, completion_times
 from ensue.engine.sources import EventSource, Mask, Report
 from ensue.engine.stage import Member
 from ensue.engine.traces import WatchedEvents
 from ensue.engine.views import members_of, with_keys
 from ensue.engine.workspace import cached_candidates
 from ensue.errors import LimitError, citing
-from ensue.explanation.near_misses import key_in_words
 from ensue.explanation.proofs import Proof
 from ensue.expr.kinds import NANOSECONDS_PER_UNIT
 from ensue.expr.types import common_type
@@ -41,6 +40,8 @@ MOST_LETTERS = 160
 """The maximum number of characters to show for a value."""
 MOST_PARTS = 60
 """The maximum number of parts to show at one level of a proof, such as the events of a list."""
+MOST_PROOFS = 500
+"""The maximum number of matches with a proof; the other matches have only their events and their result row."""
 MOST_ROWS_WITH_IDS = 500_000
 """Up to this number of rows, matches have ids; an id requires a hash of every event."""
 BINS = 60
@@ -70,6 +71,8 @@ def plain(value: Any) -> Any:
     >>> plain({"at": float("nan"), "parts": [b"ab", None, True]})
     {'at': 'NaN', 'parts': ['0x6162', None, True]}
     """
+    if isinstance(value, str):
+        return cut(value)
     if value is None or isinstance(value, bool):
         return value
     if isinstance(value, int):
@@ -162,6 +165,15 @@ class ResultMatches:
         return _joined([completion_times(chunk, self.plan) for chunk in self.chunks])
 
     @cached_property
+    def spans(self) -> tuple[Int64s, Int64s]:
+        """The start and the end of each match together with the events that it collects."""
+        starts, ends = [], []
+        for chunk in self.chunks:
+            starts.append(_with_lists(chunk, chunk.starts, "s"))
+            ends.append(_with_lists(chunk, chunk.ends, "e"))
+        return _joined(starts), _joined(ends)
+
+    @cached_property
     def offsets(self) -> Int64s:
         """The number of the first match of each chunk."""
         return np.cumsum([0, *(chunk.rows.length for chunk in self.chunks)])
@@ -186,6 +198,27 @@ def one_array(parts: Sequence[pa.Array]) -> pa.Array:
     kinds = [part.type for part in parts]
     kind = kinds[0] if len({*kinds}) == 1 else common_type(kinds) or pa.string()
     return pa.concat_arrays([part.cast(kind) for part in parts])
+
+
+def _with_lists(chunk: MatchChunk, times: Int64s, side: str) -> Int64s:
+    """Extend the starts (`s`) or ends (`e`) of matches to those of their collected events."""
+    combine = np.minimum if side == "s" else np.maximum
+    for lists in chunk.rows.lists.values():
+        filled = np.flatnonzero(lists.lengths)
+        if len(filled):
+            values = np.concatenate([_element_times(part, side) for part in lists.parts])[lists.order]
+            times = times.copy()
+            times[filled] = combine(times[filled], combine.reduceat(values, lists.offsets[filled]))
+    return times
+
+
+def _element_times(part: Elements, side: str) -> Int64s:
+    """Return the starts (`s`) or ends (`e`) of the elements of a list."""
+    extent = part.space.plan.graph.extent
+    points = map(start_of, extent.starts) if side == "s" else map(end_of, extent.ends)
+    combine = np.minimum if side == "s" else np.maximum
+    times: Int64s = combine.reduce([part.space.value(point, part.rows) for point in points])
+    return times
 
 
 def _joined(parts: Sequence[Int64s]) -> Int64s:
@@ -297,10 +330,11 @@ class LaneGroup:
         return np.where(fits, order[places] + self.first, -1)
 
     def labels(self) -> Iterator[str]:
+        """Yield the label of each lane: `ip = 10.0.0.1`."""
         if not self.keys:
             yield "all events"
         for key in self.shown:
-            yield str(plain(key[0])) if len(key) == 1 else key_in_words(dict(zip(self.keys, key, strict=True)))
+            yield ", ".join(f"{name} = {plain(value)}" for name, value in zip(self.keys, key, strict=True))
 
     def rows_of(self, source: EventSource) -> tuple[Int64s, Lanes]:
         """Return the rows of a table that are in a lane of the group, and their lanes."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from ensue.api import LoadedProgram
 from ensue.engine.output import render_chunk
+from ensue.engine.rows import MatchChunk
 from ensue.engine.sources import EventSource, Mask
 from ensue.engine.views import first_streams
 from ensue.errors import citing
@@ -20,6 +21,7 @@ from ensue.explanation.proofs import Prover
 from ensue.explanation.report.lanes import (
     MATCH_ID,
     MOST_FIELDS,
+    MOST_PROOFS,
     Int64s,
     Key,
     LaneGroup,
@@ -139,9 +141,13 @@ WAYS = 3
 
 @dataclass(frozen=True, slots=True)
 class ShownMatches:
-    """The matches of a page; for each lane the number of all its matches, and the start of the first one shown."""
+    """The matches of a page, and how many of them have a proof.
+
+    For each lane there are the number of all its matches, and the start of the first one shown.
+    """
 
     matches: list[dict[str, Any]]
+    proofs: int
     totals: dict[int, int]
     first_starts: dict[int, int]
 
@@ -157,22 +163,29 @@ class Chooser:
     allowed: Mapping[str, Sequence[tuple[Key, int, int]]] | None = None
 
     def shown(self, most: int) -> ShownMatches:
-        """Return the first matches of each pattern in each lane, `most` in total."""
+        """Return the first matches of each pattern in each lane, `most` in total, by their start."""
         patterns, numbers, lanes = self._candidates()
-        starts = np.concatenate(
-            [self.found[place].starts[numbers[patterns == place]] for place in range(len(self.found))]
-        )
+        starts = np.empty(len(numbers), np.int64)
+        for place, one in enumerate(self.found):
+            starts[patterns == place] = one.starts[numbers[patterns == place]]
         order = np.lexsort((starts, lanes, patterns))
         rank = rank_in_runs(lanes[order] * len(self.found) + patterns[order])
         chosen = order[np.argsort(rank, kind="stable")[:most]]
+        proved = {*chosen[:MOST_PROOFS].tolist()}
+        by_time = chosen[np.lexsort((patterns[chosen], lanes[chosen], starts[chosen]))]
+        rows = [
+            _rows(one, numbers[by_time[patterns[by_time] == place]].tolist()) for place, one in enumerate(self.found)
+        ]
         prover = Prover(self.loaded, WAYS)
-        by_time = chosen[np.lexsort((starts[chosen], lanes[chosen]))]
-        matches = [self._match(prover, int(patterns[one]), int(numbers[one]), int(lanes[one])) for one in by_time]
+        matches = [
+            self._match(int(patterns[one]), int(numbers[one]), int(lanes[one]), rows, prover if one in proved else None)
+            for one in by_time.tolist()
+        ]
         known, counts = np.unique(lanes, return_counts=True)
         first: dict[int, int] = {}
         for one in by_time[::-1]:
             first[int(lanes[one])] = int(starts[one])
-        return ShownMatches(matches, dict(zip(known.tolist(), counts.tolist(), strict=True)), first)
+        return ShownMatches(matches, len(proved), dict(zip(known.tolist(), counts.tolist(), strict=True)), first)
 
     def _candidates(self) -> tuple[Int64s, Int64s, Int64s]:
         """Return the matches in visible lanes: their patterns, their numbers there, and their lanes."""
@@ -194,27 +207,64 @@ class Chooser:
         own = np.rec.fromarrays([lanes, one.starts, one.ends])
         return np.isin(own, np.array(spans, own.dtype))
 
-    def _match(self, prover: Prover, pattern: int, number: int, lane: int) -> dict[str, Any]:
+    def _match(
+        self, pattern: int, number: int, lane: int, rows: Sequence[Mapping[int, dict[str, Any]]], prover: Prover | None
+    ) -> dict[str, Any]:
+        """Describe a match; without a prover, only by its times, its row and its events."""
         one, time_type = self.found[pattern], self.loaded.planned.plans[0].catalog.time_type
-        chunk = one.one(number)
-        prover.bound.clear()
-        with citing(one.plan.source):
-            proof = prover.result(one.plan, chunk, one.is_head)
-            row = pa.Table.from_batches([render_chunk(chunk, one.output)]).to_pylist()[0]
-        events = [self.marks.number(source, place, lane) for source, place in prover.bound]
+        chunk, row = one.one(number), rows[pattern][number]
+        proof = None
+        if prover is not None:
+            prover.bound.clear()
+            with citing(one.plan.source):
+                proof = prover.result(one.plan, chunk, one.is_head)
+        bound = bound_events(chunk) if prover is None else prover.bound
+        events = [self.marks.number(source, place, lane) for source, place in bound]
         start, end, complete = (int(times[number]) for times in (one.starts, one.ends, one.completions))
+        span = [int(times[number]) for times in one.spans]
         return {
             "pattern": pattern,
             "lane": lane,
             "start": on_axis(start, time_type),
             "end": on_axis(end, time_type),
             "complete": on_axis(complete, time_type),
+            # The events that it collects can be before its start and after its end.
+            "span": None if span == [start, end] else [on_axis(tick, time_type) for tick in span],
             "words": _in_words(start, end, complete, time_type),
             "id": row.get(MATCH_ID) if one.is_named and one.output.match_id else None,
             "row": {name: plain(value) for name, value in list(row.items())[:MOST_FIELDS] if name != MATCH_ID},
             "events": list(dict.fromkeys(events)),
-            "proof": proof_tree(proof, [*events]),
+            "proof": None if proof is None else proof_tree(proof, [*events]),
         }
+
+
+def bound_events(one: MatchChunk) -> list[tuple[EventSource, int]]:
+    """Return the events of the single match of a chunk and of its lists, as tables and rows."""
+    found = [(one.space, one.rows, name, 0) for name in one.plan.graph.names]
+    for lists in one.rows.lists.values():
+        sizes = np.cumsum([0, *(part.rows.length for part in lists.parts)])
+        for number in lists.order[lists.offsets[0] : lists.offsets[1]]:
+            place = int(np.searchsorted(sizes, number, side="right")) - 1
+            part = lists.parts[place]
+            found += [(part.space, part.rows, name, int(number - sizes[place])) for name in part.space.plan.graph.names]
+    events = []
+    for space, rows, name, row in found:
+        candidates = space.candidates[name]
+        events.append((candidates.source.origin, int(candidates.rows[rows.places[name][row]])))
+    return events
+
+
+def _rows(one: ResultMatches, numbers: Sequence[int]) -> dict[int, dict[str, Any]]:
+    """Return the result rows of matches by their numbers."""
+    rows: dict[int, dict[str, Any]] = {}
+    places = np.searchsorted(one.offsets, numbers, side="right") - 1
+    for place in np.unique(places):
+        chunk, own = one.chunks[place], np.array(numbers, np.int64)[places == place]
+        chosen = replace(chunk, rows=chunk.rows.take((own - one.offsets[place]).astype(np.int32)))
+        with citing(one.plan.source):
+            rendered = pa.Table.from_batches([render_chunk(chosen, one.output)]).to_pylist()
+        rows |= dict(zip(own.tolist(), rendered, strict=True))
+    return rows
 
 
 def _in_words(start: int, end: int, complete: int, time_type: pa.DataType) -> str:

@@ -15,6 +15,7 @@ from ensue.api import load_tables, match_limit, warn_set_aside
 from ensue.arguments import helpful
 from ensue.constraints import ConstraintsLike
 from ensue.errors import counted
+from ensue.explanation.report.columns import packed
 from ensue.explanation.report.facts import Facts
 from ensue.explanation.report.lanes import MOST_ROWS_WITH_IDS, PageLimits, find_all
 from ensue.lower.phases import CheckedProgram
@@ -26,6 +27,8 @@ from ensue.runtimes.tables import are_frames, arrow_tables, described, fixed_tab
 
 FRAME_HEIGHT = 760
 """Height of the page in a notebook, in pixels."""
+SCRIPT = ("data", "timeline", "details", "table", "sections")
+"""The parts of the script, in the order in which they use each other's constants."""
 
 
 @dataclass(frozen=True)
@@ -41,8 +44,8 @@ class HtmlReport:
         parts = {
             "title": escape(str(self.facts["title"])),
             "style": assets.joinpath("page.css").read_text(encoding="utf-8"),
-            "script": assets.joinpath("page.js").read_text(encoding="utf-8"),
-            "facts": embedded(self.facts),
+            "script": "\n".join(assets.joinpath(f"{part}.js").read_text(encoding="utf-8") for part in SCRIPT),
+            "facts": embedded(packed(self.facts)),
         }
         page = assets.joinpath("page.html").read_text(encoding="utf-8")
         first, *rest = page.split("{{")
@@ -57,7 +60,7 @@ class HtmlReport:
     def _repr_html_(self) -> str:
         """Return the page in an iframe, so that its styles do not affect the notebook."""
         return (
-            f'<iframe title="{escape(str(self.facts["title"]), quote=True)}" sandbox="allow-scripts" '
+            f'<iframe title="{escape(str(self.facts["title"]), quote=True)}" sandbox="allow-scripts allow-downloads" '
             f'style="width:100%;height:{FRAME_HEIGHT}px;border:0" srcdoc="{escape(self.html, quote=True)}"></iframe>'
         )
 
@@ -96,7 +99,7 @@ def report(
     title: str | None = None,
     most_keys: int = 50,
     most_events: int = 5_000,
-    most_matches: int = 500,
+    most_matches: int = 2_000,
 ) -> HtmlReport:
     """Run a program and return the result as one self-contained HTML page: `.save("report.html")`.
 
