@@ -515,8 +515,16 @@ def test_the_frame_of_a_notebook_shows_the_page(browser: Any, orders: Path, tmp_
     path.write_text(f"<!doctype html><meta charset=utf-8><body>{shown}", encoding="utf-8")
     context = browser.new_context(offline=True, **DESKTOP)
     page = context.new_page()
+    errors: list[str] = []
+    page.on("pageerror", lambda error: errors.append(str(error)))
     page.goto(path.as_uri())
     frame = page.frame_locator("iframe")
     frame.locator(".match").click()
     assert frame.locator("#details h3").inner_text().endswith("p")
+    frame.get_by_role("button", name="Close").click()
+    frame.locator("#table-body a").click()
+    assert frame.locator("#details h3").inner_text().endswith("p"), "links work without an address"
+    frame.get_by_role("button", name="Copy", exact=True).click()
+    frame.get_by_role("button", name="Copied 1 row").wait_for()
+    assert errors == []
     context.close()
