@@ -102,11 +102,14 @@ def test_names_of_rules_can_be_structs() -> None:
 
 def test_a_variable_wins_with_a_warning() -> None:
     with (
-        pytest.warns(EnsueWarning, match="`user.name` is a field of the event `user`, not of the column `user`"),
+        pytest.warns(
+            EnsueWarning, match="`user.name` is a field of the event `user`, not of the column `user`"
+        ) as said,
         pytest.raises(QueryError) as raised,
     ):
         detect(TABLE, "PATTERN A user [user.name = 'ann']")
     assert raised.value.code == "no-such-field"
+    assert said[0].filename == __file__
 
 
 @pytest.mark.parametrize(

@@ -90,9 +90,9 @@ class EnsueNotice(UserWarning):
 
 
 def warn(message: str, category: type[Warning] = EnsueWarning) -> None:
-    """Emit a warning that points at the user's line: the nearest caller outside Ensue."""
+    """Emit a warning that points at the user's line: the nearest caller outside Ensue and its decorators."""
     level, frame = 2, sys._getframe(1)
-    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "ensue":
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] in ("ensue", "contextlib"):
         level, frame = level + 1, frame.f_back
     warnings.warn(message, category, stacklevel=level)
 
