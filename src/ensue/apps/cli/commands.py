@@ -545,7 +545,7 @@ def init(
     force: Annotated[bool, typer.Option("--force", help="overwrite existing files")] = False,
     format: Annotated[ProblemFormat, typer.Option(help="json: the proposal on stdout")] = ProblemFormat.TEXT,
 ) -> None:
-    """Write a starter project for a table or a log, with a first match.
+    """Write a starter project for a table or a text log.
 
     The project has a program, a pipeline and a README. The command inspects the columns and rows, proposes the time,
     type, key and order columns, tries patterns on the rows, and keeps patterns that find a moderate number of matches.
