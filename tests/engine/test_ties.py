@@ -148,3 +148,20 @@ def test_a_long_stream_searches_its_first_steps_and_then_some() -> None:
         counts.append(sum(detector.report.ties.values()))
     assert counts[:16] == [*range(1, 17)]
     assert counts[-1] == 16 + len([number for number in range(17, 161) if number % 16 == 0])
+
+
+@pytest.mark.filterwarnings("ignore::ensue.EnsueNotice")
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        ("SEQ(COLLECT F f{3,}, A a)", {("F", "A"): 1}),
+        ("SEQ(COLLECT F f, A a) WHERE f.x = a.x", {("F", "A"): 1}),
+        ("SEQ(COLLECT F f [x > 3], A a)", {}),
+        ("SEQ(A a, COLLECT F f, A b)", {("A", "F"): 1, ("F", "A"): 1}),
+        ("AND(A a, COLLECT F f)", {}),
+    ],
+)
+def test_listed_events_at_the_time_of_a_neighbour_are_counted(query: str, expected: dict[tuple[str, str], int]) -> None:
+    table = pa.table({"t": [1, 2, 3, 3, 4], "type": [*"FFFAA"], "id": [1] * 5, "x": [1, 2, 3, 3, 4]})
+    report = ensue.run(table, f"PATTERN {query} PARTITION BY id WITHIN 10", **COLUMNS).reports["pattern_1"]
+    assert {(tie.one, tie.other): count for tie, count in report.ties.items()} == expected

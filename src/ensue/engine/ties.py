@@ -6,10 +6,12 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
+from ensue.analysis.catalog import Catalog
 from ensue.engine.events import Candidates, EventStore, searches_ties
 from ensue.engine.rows import MatchChunk, Rows, expand_in_chunks
 from ensue.engine.sources import COMPARED_PAIRS, SEARCHED_FOR_TIES, Mask, Tie
@@ -35,7 +37,7 @@ def possible_ties(plan: QueryPlan) -> list[Tie]:
             nearby = [streams[point.variable] for point in _neighbours(absence) if point.variable in streams]
             found += [_forbidden_tie(plan, absence, stream) for stream in nearby]
         if plan.query.policy is None and not plan.uses_up:
-            found += [_pair_tie(plan, streams[x], streams[y]) for x, y in _consecutive(graph)]
+            found += [_pair_tie(plan, pair.one.stream, pair.other.stream) for pair in _consecutive(graph)]
     return list(dict.fromkeys(found))
 
 
@@ -49,11 +51,29 @@ def _pair_tie(plan: QueryPlan, one: Stream, other: Stream) -> Tie:
     return Tie(str(plan.query.name or ""), in_words(one), in_words(other))
 
 
-def _consecutive(graph: Graph) -> Iterator[tuple[Name, Name]]:
-    """The variables of which one must be strictly before the other, with no other between them."""
+class Consecutive(NamedTuple):
+    """Two variables of which `one` must be strictly before the other, and the graph with the conditions on both."""
+
+    one: Variable
+    other: Variable
+    graph: Graph
+
+
+def _consecutive(graph: Graph) -> Iterator[Consecutive]:
+    """The variables that follow each other with no other between them, and those of lists with their neighbours."""
+    variables = {variable.name: variable for variable in graph.variables}
     for x, y in pairwise(precedence(graph)):
         if graph.times.limit(end_of(x), start_of(y)) == BEFORE:
-            yield x, y
+            yield Consecutive(variables[x], variables[y], graph)
+    for collection in graph.collections:
+        for inner, scope in zip(collection.graphs, collection.scopes, strict=True):
+            if scope.stated is not None or len(inner.variables) > 1 or inner.moments or inner.absences:
+                continue
+            (listed,) = inner.variables
+            before = () if scope.after is None else scope.after.ends
+            after = () if scope.before is None else scope.before.starts
+            yield from (Consecutive(variables[name], listed, inner) for name in before if name in variables)
+            yield from (Consecutive(listed, variables[name], inner) for name in after if name in variables)
 
 
 def noting_ties(chunks: Iterator[MatchChunk], plan: QueryPlan, ties: Counter[Tie]) -> Iterator[MatchChunk]:
@@ -164,19 +184,25 @@ class PairSearch:
     fresh: Callable[[Candidates], Mask] | None = None
     width: int | None = None
 
+    @property
+    def _known(self) -> tuple[EventStore, Catalog, dict[Hashable, Candidates]]:
+        return self.store, self.plan.catalog, self.found
+
     def count(self, ties: Counter[Tie]) -> None:
         """Adds the numbers of pairs to the ties."""
         for graph_plan in self.plan.graphs:
-            graph = graph_plan.graph
-            variables = {variable.name: variable for variable in graph.variables}
-            for x, y in _consecutive(graph):
-                count = self._pairs(graph, variables[x], variables[y])
+            for pair in _consecutive(graph_plan.graph):
+                count = self._pairs(graph_plan.graph, pair)
                 if count:
-                    ties[_pair_tie(self.plan, variables[x].stream, variables[y].stream)] += count
+                    ties[_pair_tie(self.plan, pair.one.stream, pair.other.stream)] += count
 
-    def _pairs(self, graph: Graph, x: Variable, y: Variable) -> int:
+    def _pairs(self, whole: Graph, pair: Consecutive) -> int:
         """The number of pairs that satisfy the conditions on both; a lower bound if there are many."""
-        one, other = (cached_candidates(v, graph, self.store, self.plan.catalog, self.found) for v in (x, y))
+        x, y, graph = pair
+        one, other = (
+            cached_candidates(variable, graph if variable in graph.variables else whole, *self._known)
+            for variable in (x, y)
+        )
         probes, partners = (other, one) if len(other) < len(one) else (one, other)
         times = probes.starts if probes is other else probes.ends
         if self.after is None:
@@ -195,17 +221,17 @@ class PairSearch:
         if not (conditions or shared or self.fresh or self.width):
             return int((last.astype(np.int64) - first).sum())
         for numbers, places in expand_in_chunks(first, last, COMPARED_PAIRS):
-            pair = {id(probes): chosen[numbers], id(partners): places}
-            ones, others = pair[id(one)], pair[id(other)]
+            rows = {id(probes): chosen[numbers], id(partners): places}
+            ones, others = rows[id(one)], rows[id(other)]
             counted = one.rows[ones] != other.rows[others] if shared else np.ones(len(places), bool)
             if self.fresh is not None:
                 counted &= self.fresh(one)[ones] | self.fresh(other)[others]
             if self.width is not None:
                 counted &= _in_own_slice(other, others, self.width)
 
-            def column(wanted: Field, pair: dict[int, Codes] = pair) -> pa.Array:
+            def column(wanted: Field, rows: dict[int, Codes] = rows) -> pa.Array:
                 variable, own = (x, one) if wanted.variable == x.name else (y, other)
-                return field_values(wanted, variable.stream, own, pair[id(own)], self.plan.catalog)
+                return field_values(wanted, variable.stream, own, rows[id(own)], self.plan.catalog)
 
             for condition in conditions:
                 counted &= condition_mask(condition, column, len(places))
