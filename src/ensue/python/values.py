@@ -115,7 +115,7 @@ def _fitting(value: int) -> int:
 
 
 def _cast(operand: expressions.Expr, written: str, *, lenient: bool) -> expressions.Cast:
-    """The CAST to a type that is written as in a query; the checker reports what is no type."""
+    """The CAST to a type that is written as in a query; the checker reports unknown types."""
     found = re.fullmatch(r"\s*(\w+)\s*\(\s*([0-9]+(?:\s*,\s*[0-9]+)*)\s*\)\s*", written)
     target, sizes = (written.strip(), ()) if found is None else (found[1], tuple(map(int, found[2].split(","))))
     return expressions.Cast(operand, target.upper(), lenient, sizes)

@@ -71,7 +71,7 @@ class Notation:
 def read_times(column: pa.ChunkedArray, modified: float) -> tuple[pa.ChunkedArray, Notation | None]:
     """Reads a text column as timestamps if all its values have one notation. Returns any other column unchanged.
 
-    Empty text is no time. `modified` is when the file was last changed, in seconds since 1970. A time without a year
+    Empty text is not a time. `modified` is when the file was last changed, in seconds since 1970. A time without a year
     gets the latest year in which no time of the column is later than that.
     """
     if pa.types.is_dictionary(column.type):
