@@ -124,7 +124,9 @@ def test_text_counts_characters() -> None:
     assert apply("trim", pa.array([" \ta  "])).to_pylist() == ["\ta"]
 
 
-@pytest.mark.parametrize("name", ["sqrt", "ln", "floor", "ceil", "abs", "exp", "sign", "round"])
+@pytest.mark.parametrize(
+    "name", ["sqrt", "ln", "floor", "ceil", "abs", "exp", "sign", "round", "sin", "cos", "tan", "asin", "acos", "atan"]
+)
 def test_no_answer_is_null(name: str) -> None:
     value = apply(name, pa.array([-1.0, 0.0, None, float("inf")])).to_pylist()
     assert value[2] is None

@@ -430,6 +430,26 @@ def test_deep_expressions_are_refused(expression: str) -> None:
     assert caught.value.code == "too-deep"
 
 
+def test_the_syntax_of_other_systems() -> None:
+    """`!`, double quotes and chains of `=` are the same nodes as NOT, single quotes and AND."""
+    said = """PATTERN SEQ(A a, ! SEQ(B b, C c), !D d, E e)
+      WHERE a.x = b.x == c.x = "it's ""so\""" AND a.y LIKE "x%" AND a.n > 1"""
+    meant = """PATTERN SEQ(A a, NOT SEQ(B b, C c), NOT D d, E e)
+      WHERE (a.x = b.x AND b.x = c.x AND c.x = 'it''s "so"') AND a.y LIKE 'x%' AND a.n > 1"""
+    assert parse_statements(said).statements == parse_statements(meant).statements
+    assert parse_expression('TIMESTAMP "2024-01-01" = "" = count(DISTINCT "a")') == parse_expression(
+        "TIMESTAMP '2024-01-01' = '' AND '' = count(DISTINCT 'a')"
+    )
+
+
+def test_a_chain_has_the_depth_of_its_ands() -> None:
+    within, beyond = (" = ".join(f"x{place}" for place in range(count)) for count in (150, 500))
+    assert render_expression(parse_expression(within)).count(" AND ") == 148
+    with pytest.raises(QueryError) as caught:
+        parse_expression(beyond)
+    assert caught.value.code == "too-deep"
+
+
 def test_deep_patterns_are_refused() -> None:
     with pytest.raises(QueryError) as caught:
         parse_pattern("SEQ(" * 500 + "A" + ")" * 500)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from math import prod
 from typing import TypeGuard
 
@@ -13,6 +14,7 @@ from ensue.analysis.scopes import (
     Aside,
     Occurrence,
     Scope,
+    change_events,
     check_policy,
     growing_lists,
     is_aside,
@@ -31,15 +33,17 @@ from ensue.expr.lists import explicit_lists
 from ensue.lower.operators import expand_query
 from ensue.nodes import patterns
 from ensue.nodes.constraints import Constraint, ConstraintStatement, EndsWithin, meaning_of
-from ensue.nodes.expressions import Call, Expr, Field, Member, Same, conjuncts, variables_of
+from ensue.nodes.expressions import Call, Expr, Field, Member, Same, conjuncts, substitute_fields, variables_of
 from ensue.nodes.expressions import walk as walk_expression
 from ensue.nodes.names import Name, in_order
 from ensue.nodes.uncertainty import check_calls, check_threshold, is_probability, misplaced_probabilities
+from ensue.text.render import one_line
 
 
 def check_query(query: patterns.PatternQuery) -> list[Problem]:
     """All structural problems of a query, in the order of the text. The shape of a lowered rule is not checked."""
     problems: list[Problem] = []
+    written = query
     parts = list(patterns.walk(query.pattern))
     kinds = set(map(type, parts))
     if query.rule is None:
@@ -74,7 +78,15 @@ def check_query(query: patterns.PatternQuery) -> list[Problem]:
             problems += check_returns(query, homes)
         if query.suppress is not None:
             problems += check_suppression(query, query.suppress, homes)
-    return sorted(problems, key=lambda problem: problem.span.start if problem.span else 0)
+        problems.sort(key=_start)
+        unknown = next((place for place, problem in enumerate(problems) if problem.code == "unknown-variable"), None)
+        if unknown is not None and (hint := _naming_events(written, homes)):
+            problems[unknown] = replace(problems[unknown], hint=hint)
+    return sorted(problems, key=_start)
+
+
+def _start(problem: Problem) -> int:
+    return problem.span.start if problem.span else 0
 
 
 # --- Shape: where NOT, collections and FIRST are allowed, and what limits a scope
@@ -411,6 +423,34 @@ def _unknown_names(expr: Expr, homes: dict[Name, Scope], groups: Mapping[Name, N
                 label=f"variables: {', '.join(map(str, homes))}" if homes else "the pattern has no variables",
                 hint=did_you_mean(str(part.variable), map(str, homes)) or _column_of_variable(part, homes),
             )
+
+
+def _naming_events(query: patterns.PatternQuery, homes: Mapping[Name, Scope]) -> str:
+    """How to write `SEQ(A, B) WHERE A.x = B.x`, which uses streams as variables. Empty if that is not the problem."""
+    if query.rule is not None:
+        return ""
+    events = [part for part in patterns.walk(query.pattern) if isinstance(part, patterns.Event)]
+    expressions = [query.where, *patterns.result_expressions(query)]
+    used = {name for expression in expressions if expression is not None for name in variables_of(expression)}
+    unknown = used - homes.keys()
+    meant = [event for event in events if event.stream in unknown]
+    again = Counter(event.stream for event in meant).most_common(1)
+    if again and again[0][1] > 1:
+        stream, count = again[0]
+        return f"`{stream}` is a stream with {count} events in this pattern: name each of them, such as `{stream} x`"
+    names: dict[object, Name | None] = {event.stream: event.variable or str(event.stream).lower() for event in meant}
+
+    def named(event: patterns.Event) -> patterns.Event:
+        return replace(event, variable=names.get(event.stream, event.variable))
+
+    def of_event(field: Field) -> Field:
+        return field if field.variable is None else replace(field, variable=names.get(field.variable, field.variable))
+
+    changed = patterns.change_expressions(query, lambda expression: substitute_fields(expression, of_event))
+    changed = replace(changed, pattern=change_events(changed.pattern, named))
+    if not unknown <= names.keys():
+        return ""  # the rewritten query would not be right either
+    return f"use the variables of events, not their streams: `{one_line(changed)}`"
 
 
 def _column_of_variable(field: Field, homes: Mapping[Name, Scope]) -> str:

@@ -6,6 +6,7 @@ without fields stays one scalar until the end. Nothing here loops over rows.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
@@ -197,6 +198,15 @@ _CALCULATIONS: Mapping[str, Callable[..., Any]] = MappingProxyType(
         "power": on_floats(types.arrow.power),
         "ln": on_floats(ln),
         "exp": on_floats(types.arrow.exp),
+        "sin": on_floats(types.arrow.sin),
+        "cos": on_floats(types.arrow.cos),
+        "tan": on_floats(types.arrow.tan),
+        "asin": on_floats(types.arrow.asin),
+        "acos": on_floats(types.arrow.acos),
+        "atan": on_floats(types.arrow.atan),
+        "atan2": on_floats(types.arrow.atan2),
+        "radians": on_floats(lambda x: types.arrow.multiply(x, math.pi / 180)),
+        "degrees": on_floats(lambda x: types.arrow.multiply(x, 180 / math.pi)),
         "lower": types.arrow.utf8_lower,
         "upper": types.arrow.utf8_upper,
         "trim": lambda text: types.arrow.utf8_trim(text, characters=" "),

@@ -165,6 +165,26 @@ _TABLE = (
     ),
     Function("ln", (_X,), _FLOAT_RESULT, "the natural logarithm; null for 0 and negative numbers", "ln(1) = 0"),
     Function("exp", (_X,), _FLOAT_RESULT, "e to the power of x", "exp(0) = 1"),
+    *(
+        Function(name, (_X,), _FLOAT_RESULT, description, example)
+        for name, description, example in (
+            ("sin", "the sine of an angle in radians", "sin(0) = 0"),
+            ("cos", "the cosine of an angle in radians", "cos(0) = 1"),
+            ("tan", "the tangent of an angle in radians", "tan(0) = 0"),
+            ("asin", "the angle with this sine, in radians; null outside of -1 to 1", "asin(2) IS NULL"),
+            ("acos", "the angle with this cosine, in radians; null outside of -1 to 1", "acos(1) = 0"),
+            ("atan", "the angle with this tangent, in radians", "degrees(atan(1)) = 45"),
+            ("radians", "degrees as radians", "round(radians(180), 4) = 3.1416"),
+            ("degrees", "radians as degrees", "degrees(acos(-1)) = 180"),
+        )
+    ),
+    Function(
+        "atan2",
+        (Parameter("y", _NUMBER), _X),
+        _FLOAT_RESULT,
+        "the angle of the point (x, y) in radians, from -pi to pi",
+        "degrees(atan2(1, -1)) = 135",
+    ),
     Function("lower", (_STRING,), _first, "the text in lower case", "lower('ÄB') = 'äb'"),
     Function("upper", (_STRING,), _first, "the text in upper case", "upper('äb') = 'ÄB'"),
     Function(

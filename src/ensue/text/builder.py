@@ -84,15 +84,15 @@ class Builder(RuleRules, StateRules):
     """One method per rule of the grammar: it takes the values of the children and returns the value of the rule."""
 
     def build(self, root: Tree[Token]) -> Any:
-        frames = [Frame(root, iter(root.children), [], 0)]
+        # `a = b = c` becomes a chain of ANDs.
+        frames = [Frame(root, iter(root.children), [], len(root.children) // 2 if root.data == "chained" else 0)]
         while True:
             tree, rest, values, depth = frames[-1]
             for child in rest:
                 if isinstance(child, Tree):
-                    if child.data != "group":
-                        depth += 1
-                        if depth > MAXIMAL_DEPTH:
-                            raise QueryError([too_deep(Span(child.meta.start_pos, child.meta.end_pos))], self.source)
+                    depth += len(child.children) // 2 if child.data == "chained" else child.data != "group"
+                    if depth > MAXIMAL_DEPTH:
+                        raise QueryError([too_deep(Span(child.meta.start_pos, child.meta.end_pos))], self.source)
                     frames.append(Frame(child, iter(child.children), [], depth))
                     break
                 values.append(child)

@@ -13,7 +13,9 @@ from ensue.text.parser import parse_statements
 from ensue.text.render import render_constraint_statement, render_hierarchy, render_query, render_selection
 from ensue.text.render_parts import render_action, render_fact, render_rule, render_state, render_stream, render_table
 
-_PARTS = re.compile(r"'(?:[^']|'')*'|`(?:[^`]|``)*`|(?P<comment>--[^\n]*)|(?P<semicolon>;)|(?P<lines>\n)|[^\S\n]+|.")
+_PARTS = re.compile(
+    r"'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|`(?:[^`]|``)*`|(?P<comment>--[^\n]*)|(?P<semicolon>;)|(?P<lines>\n)|[^\S\n]+|."
+)
 """Quoted text and quoted names are single parts, so that `--` and `;` inside them are ignored."""
 
 

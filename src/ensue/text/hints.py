@@ -6,11 +6,12 @@ The hints cover habits from SQL and other systems, constraints, operators, repet
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
+from typing import NamedTuple
 
-from ensue.errors import Source, closest
+from ensue.errors import QueryError, Source, closest
 from ensue.nodes.patterns import OPERATORS
 from ensue.text.operands import FORMS, REPETITIONS, foreign_policy, operator_form
 from ensue.text.reserved_words import is_reserved, quote_name
@@ -217,12 +218,12 @@ def _quoted_time(slip: Slip) -> str:
     """`WITHIN '10 seconds'` and `INTERVAL '10' SECOND`."""
     # The words before, at and after the error; the first is WITHIN, INTERVAL or, in a separate window, the text.
     lexemes = [lexeme for lexeme in (slip.previous, slip.found, *slip.after[:2]) if lexeme]
-    words = [lexeme.text.strip("'") for lexeme in lexemes]
+    words = [lexeme.text.strip("'\"") for lexeme in lexemes]
     clause = "WITHIN " if words[0].upper() == "WITHIN" else ""
     argument = {"INTEGER", "_SEQ"} <= slip.accepted
     words = words[1:] if clause or argument else words
     interval = words[:1] and words[0].upper() == "INTERVAL"
-    if not interval and not (slip.word.startswith("'") and (clause or argument or slip.start == "window")):
+    if not interval and not (slip.word.startswith(("'", '"')) and (clause or argument or slip.start == "window")):
         return ""
     time = _TIME.match(" ".join(words[1:] if interval else words))
     if time is None:
@@ -394,6 +395,89 @@ _METHODS = {
 """What to write instead of the methods of FlinkCEP, by their names in lower case."""
 
 
+_GROUPING = ("SEQ", "AND", "OR")
+_CONDITIONS = ("=", "==", "!=", "<>", "<", "<=", ">", ">=", "LIKE", "ILIKE", "IN", "IS", "BETWEEN")
+"""Words of a condition that no pattern has outside of brackets."""
+
+
+def _condition_as_item(slip: Slip) -> str:
+    """`SEQ(A a, B b, a.x = b.x, [id])`, as NEEL and SASE write it: conditions are in WHERE, keys in PARTITION BY."""
+    from ensue.text.parser import parse_statements
+
+    rest = (slip.found, *slip.after) if slip.found else slip.after
+    text = _with_clauses((*slip.statement, *takewhile(lambda lexeme: lexeme.text != ";", rest)))
+    try:
+        parse_statements(text)
+    except QueryError:
+        return ""
+    return f"conditions belong in WHERE, common fields in PARTITION BY: `{text}`"
+
+
+def _with_clauses(lexemes: tuple[Lexeme, ...]) -> str:
+    """The statement with the conditions among the items of its pattern in WHERE. Empty if there are none."""
+    pattern = item_of(lexemes, CLAUSES)
+    tail, moved = lexemes[len(pattern) :], _Moved([], [])
+    head, _ = _sifted(pattern, 0, moved)
+    if not moved.conditions and not moved.keys:
+        return ""
+    where, clauses = [_operand(condition) for condition in moved.conditions], [head]
+    if tail[:1] and tail[0].text.upper() == "WHERE":
+        condition = item_of(tail[1:], CLAUSES)
+        where, tail = [*where, _operand(condition)], tail[1 + len(condition) :]
+    clauses += [f"WHERE {' AND '.join(where)}"] if where else []
+    clauses += [f"PARTITION BY {', '.join(dict.fromkeys(moved.keys))}"] if moved.keys else []
+    return " ".join(filter(None, (*clauses, _text(tail))))
+
+
+class _Moved(NamedTuple):
+    """The items of a pattern that are conditions, and the fields of those in square brackets."""
+
+    conditions: list[tuple[Lexeme, ...]]
+    keys: list[str]
+
+
+def _sifted(lexemes: tuple[Lexeme, ...], place: int, moved: _Moved) -> tuple[str, int]:
+    """The items from `place` to the bracket that closes them, without the conditions, and the place after it."""
+    items: list[str] = []
+    while True:
+        item = item_of(lexemes[place:], (",",))
+        words = [lexeme.text.upper() for lexeme in item_of(item, ("(", "["))]
+        place += len(item)
+        if any(word in _CONDITIONS for word in _shallow(item)):
+            moved.conditions.append(item)
+        elif item and item[0].text == "[":
+            moved.keys.append(_text(item[1:-1]))
+        elif words and words[-1] in _GROUPING and len(words) < len(item):
+            inner, after = _sifted(item, len(words) + 1, moved)
+            items.append(f"{_text(item[: len(words)])}({inner}){_text(item[after:], spaced=True)}")
+        elif item:
+            items.append(_text(item))
+        if place >= len(lexemes) or lexemes[place].text != ",":
+            return ", ".join(items), place + 1
+        place += 1
+
+
+def _shallow(item: tuple[Lexeme, ...]) -> Iterator[str]:
+    """The words of an item outside of brackets, in upper case."""
+    depth = 0
+    for lexeme in item:
+        depth += (lexeme.text in "([") - (lexeme.text in ")]")
+        if depth == 0:
+            yield lexeme.text.upper()
+
+
+def _operand(condition: tuple[Lexeme, ...]) -> str:
+    """A condition as an operand of AND."""
+    return f"({_text(condition)})" if "OR" in _shallow(condition) else _text(condition)
+
+
+def _text(lexemes: Sequence[Lexeme], spaced: bool = False) -> str:
+    """The text of lexemes, with one space where the source has any. `spaced`: also before the first of them."""
+    ends = [lexeme.end for lexeme in lexemes]
+    gaps = [spaced, *(lexeme.start > end for lexeme, end in zip(lexemes[1:], ends, strict=False))]
+    return "".join(" " * gap + lexeme.text for gap, lexeme in zip(gaps, lexemes, strict=False))
+
+
 def _misspelt_operator(slip: Slip) -> str:
     """`FOLOWS(A a, B b, 5)`, and SNOOP's `A*(A a, B b, C c)`."""
     if slip.in_constraint:
@@ -509,6 +593,7 @@ def _is_free_name(lexeme: Lexeme) -> bool:
 
 OPERATOR_SLIPS: tuple[Callable[[Slip], str], ...] = (
     _declaration,
+    _condition_as_item,
     _any_event,
     _misspelt_operator,
     _prefix_of_the_whole,

@@ -154,6 +154,16 @@ def render_query(query: patterns.PatternQuery) -> str:
     return f"\n{_INDENT}".join(lines)
 
 
+def one_line(query: patterns.PatternQuery) -> str:
+    """One query on one line, for a hint.
+
+    >>> from ensue.text.parser import parse_statements
+    >>> one_line(parse_statements("pattern seq(A a, B b) within 60 min where a.x=b.x").statements[0])
+    'PATTERN SEQ(A a, B b) WHERE a.x = b.x WITHIN 1 hour'
+    """
+    return " ".join(line.strip() for line in render_query(query).splitlines())
+
+
 def _suppression(suppress: patterns.Suppression) -> str:
     per = f" PER {', '.join(map(render_expression, suppress.per))}" if suppress.per else ""
     return f"SUPPRESS FOR {render_window(suppress.window)}{per}"

@@ -12,7 +12,7 @@ from ensue.nodes.expressions import Field, Literal
 from ensue.nodes.patterns import Window
 from ensue.text.render_parts import render_measure
 from ensue.text.reserved_words import unquote_name
-from ensue.text.values import LiteralError, ValueRules, read_real
+from ensue.text.values import LiteralError, ValueRules, read_real, unquote_text
 
 
 class Domain(NamedTuple):
@@ -140,7 +140,7 @@ class StateRules(ValueRules):
     own_word = own
 
     def value(self, span: Span, value: Token) -> str:
-        return str(value)[1:-1].replace("''", "'") if value.type == "STRING" else unquote_name(value)
+        return unquote_text(value) if value.type == "STRING" else unquote_name(value)
 
     # Questions
 

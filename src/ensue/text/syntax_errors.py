@@ -15,7 +15,7 @@ from ensue.text.rule_hints import RULE_SLIPS
 from ensue.text.values import shorten, unit_hint
 
 _TOKEN = re.compile(
-    r"(?P<blank>\s+|--[^\n]*)|'(?:[^']|'')*'|`(?:[^`]|``)*`|\"[^\"\n]*\"|[0-9]+(?:\.[0-9]+)?|\w+|==|<>|!=|<=|>=|\|\||&&|<-(?!-)|:-|->|.",
+    r"(?P<blank>\s+|--[^\n]*)|'(?:[^']|'')*'|`(?:[^`]|``)*`|\"(?:[^\"]|\"\")*\"|[0-9]+(?:\.[0-9]+)?|\w+|==|<>|!=|<=|>=|\|\||&&|<-(?!-)|:-|->|.",
     re.DOTALL,
 )
 _END = "$END"
@@ -25,8 +25,6 @@ _CONTENTS = {
     "measure": "question about a state", "state_condition": "condition on a state",
     "response": "change of a state", "drift": "change of a state",
 }  # fmt: skip
-_COMPARISONS = ("=", "==", "!=", "<>", "<", "<=", ">", ">=")
-
 _STATEMENTS = ("_RULE", "_PATTERN", "_STREAM", "_CONSTRAINT", "_FACT", "_TABLE", "_HIERARCHY", "_STATE", "_ON")
 _KEYWORDS = frozenset(terminal.strip("_") for terminal in _STATEMENTS)
 # Sets of terminals with one phrase for each; the first terminal is only accepted where all the others are.
@@ -42,7 +40,7 @@ _GROUPS = (
     ("a constraint", ("_PRIOR", "_EXCLUSIVE", "_REQUIRE", "_ENDS", "NAME", "QUOTED")),
     (
         "a pattern",
-        ("_SEQ", "_AND", "_OR", "_NOT", "_LPAR", "NAME", "QUOTED", "OPERATOR", "_ANY_EVENT", "_FIRST", "_LAST",
+        ("_SEQ", "_AND", "_OR", "_NOT", "_BANG", "_LPAR", "NAME", "QUOTED", "OPERATOR", "_ANY_EVENT", "_FIRST", "_LAST",
          "_COLLECT"),
     ),
     (
@@ -75,7 +73,7 @@ _GROUPS = (
 )  # fmt: skip
 _WORDS = {
     "_COMMA": "`,`", "_RPAR": "`)`", "_RSQB": "`]`", "_LPAR": "`(`", "_LSQB": "`[`", "_DOT": "`.`",
-    "_SEMICOLON": "`;`", "UNIT": "a unit of time", "STRING": "text in single quotes",
+    "_SEMICOLON": "`;`", "UNIT": "a unit of time", "STRING": "text in quotes",
     "COMPARISON": "a comparison", "CONCAT": "`||`", "PLUS": "`+`", "MINUS": "`-`", "_RBRACE": "`}`", "EVENTS": "EVENTS",
     "_PARTITION": "PARTITION BY", "_PATTERN": "PATTERN", "_STREAM": "STREAM", "_CONSTRAINT": "CONSTRAINT",
     "_ARROW": "`<-`", "_COLON": "`:`", "_EQUALS": "`=`", "RELATION": "a relation", "_LBRACE": "`{`",
@@ -123,11 +121,13 @@ def _empty(start: str) -> Problem:
 
 
 def _unclosed_quote(slip: Slip) -> Problem | None:
-    if slip.found is None or slip.found.text not in ("'", "`"):
+    if slip.found is None or slip.found.text not in ("'", '"', "`"):
         return None
     quote, span = slip.found.text, Span(slip.found.start, slip.found.end)
-    kind = "text" if quote == "'" else "name"
-    hint = "write `''` for a `'` inside text" if quote == "'" else "write a backtick inside a name twice"
+    kind = "name" if quote == "`" else "text"
+    hint = (
+        "write a backtick inside a name twice" if quote == "`" else f"write `{quote * 2}` for a `{quote}` inside text"
+    )
     return Problem("syntax", f"the {kind} that starts here has no closing quote", span, hint=hint)
 
 
@@ -171,12 +171,6 @@ def _foreign_sign(slip: Slip) -> str:
     return signs.get(slip.word, "")
 
 
-def _double_quotes(slip: Slip) -> str:
-    if not slip.word.startswith('"'):
-        return ""
-    return "use single quotes for text, and backticks for names"
-
-
 def _reversed_comparison(slip: Slip) -> str:
     return f"write `{slip.word}=`" if slip.previous_word == "=" and slip.word in (">", "<") else ""
 
@@ -196,12 +190,6 @@ def _missing_by(slip: Slip) -> str:
 def _partition_variable(slip: Slip) -> str:
     if slip.word == "." and slip.clause == "PARTITION":
         return "PARTITION BY takes the names of fields, without a variable"
-    return ""
-
-
-def _chained_comparison(slip: Slip) -> str:
-    if slip.word in _COMPARISONS and "_AND" in slip.accepted and "COMPARISON" not in slip.accepted:
-        return "comparisons cannot be chained: join two of them with AND"
     return ""
 
 
@@ -298,13 +286,11 @@ _HINTS: tuple[Callable[[Slip], str], ...] = (
     *OPERATOR_SLIPS,
     *HABITS,
     _foreign_sign,
-    _double_quotes,
     _reversed_comparison,
     _not_a_statement,
     _missing_semicolon,
     _missing_by,
     _partition_variable,
-    _chained_comparison,
     _surplus_comma,
     _keyword_as_name,
     _unclosed_bracket,

@@ -6,6 +6,7 @@ import re
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta, timezone
 from fractions import Fraction
+from functools import reduce
 from typing import Any
 
 from lark import Token
@@ -250,6 +251,18 @@ class ValueRules:
     ) -> expressions.Binary:
         return expressions.Binary(_OPERATORS.get(operator, str(operator)), left, right, span)
 
+    def chained(self, span: Span, first: expressions.Expr, *rest: Any) -> expressions.Expr:
+        """`a = b = c` is `a = b AND b = c`."""
+        operands, operators = (first, *rest[1::2]), rest[0::2]
+        compared = [
+            self.binary(_from_to(left, right), left, operator, right)
+            for left, operator, right in zip(operands, operators, operands[1:], strict=False)
+        ]
+        if any(comparison.operator != "=" for comparison in compared):
+            said = "only `=` can be chained"
+            self._report(span, Problem("syntax", said, hint="join the comparisons with AND, such as `a < b AND b < c`"))
+        return reduce(lambda left, right: self.and_(span, left, right), compared[1:], compared[0])
+
     def negated(self, span: Span) -> bool:
         return True
 
@@ -269,7 +282,7 @@ class ValueRules:
         return expressions.Between(operand, low, high, bool(negated), span)
 
     def like(self, span: Span, operand: expressions.Expr, negated: bool | None, text: Token) -> expressions.Like:
-        return expressions.Like(operand, _unquote_text(text), bool(negated), span)
+        return expressions.Like(operand, unquote_text(text), bool(negated), span)
 
     def ilike(self, span: Span, operand: expressions.Expr, negated: bool | None, text: Token) -> expressions.Like:
         return replace(self.like(span, operand, negated, text), ignores_case=True)
@@ -346,7 +359,7 @@ class ValueRules:
             return expressions.Literal(0.0, span)
 
     def text(self, span: Span, text: Token) -> expressions.Literal:
-        return expressions.Literal(_unquote_text(text), span)
+        return expressions.Literal(unquote_text(text), span)
 
     def true(self, span: Span) -> expressions.Literal:
         return expressions.Literal(True, span)
@@ -359,7 +372,7 @@ class ValueRules:
 
     def timestamp(self, span: Span, text: Token) -> expressions.Timestamp:
         try:
-            nanoseconds, zoned = read_timestamp(_unquote_text(text))
+            nanoseconds, zoned = read_timestamp(unquote_text(text))
         except LiteralError as error:
             self._report(span, error.problem)
             return expressions.Timestamp(0, span=span)
@@ -381,6 +394,11 @@ class ValueRules:
             return 1
 
 
+def _from_to(first: expressions.Expr, last: expressions.Expr) -> Span:
+    assert first.span is not None and last.span is not None  # the builder gives every node its position
+    return Span(first.span.start, last.span.end)
+
+
 def _only_in_count(name: str) -> Problem:
     if name.lower() == "list":
         hint = "the distinct values of a list are `collect_set(x)`"
@@ -398,5 +416,7 @@ def _window_size(message: str, hint: str = "") -> Problem:
     return Problem("window-size", message, hint=hint)
 
 
-def _unquote_text(text: str) -> str:
-    return text[1:-1].replace("''", "'")
+def unquote_text(text: str) -> str:
+    """The content of text in single or double quotes. A quote inside is written twice."""
+    quote = text[0]
+    return text[1:-1].replace(quote * 2, quote)
