@@ -149,8 +149,13 @@ def snapshot(
 
 
 def watched_streams(plans: Iterable[QueryPlan]) -> list[list[str]]:
-    """The meaning of the bits in the records of traces."""
-    return [list(map(str, plan.watched)) for plan in plans if plan.law is not None]
+    """The meaning of the bits in the records of traces: the streams and, if not all are followed, the variables."""
+    return [
+        [*map(str, plan.watched), *(f"not followed: {name}" for graph in monitored for name in graph.not_followed)]
+        for plan in plans
+        if plan.law is not None
+        for monitored in [() if plan.monitor is None else plan.monitor.graphs]
+    ]
 
 
 def query_text(

@@ -443,23 +443,31 @@ def _constraints(plan: QueryPlan, law: Law) -> Iterator[str]:
 
 def _failing(graph: Graph, monitor: GraphMonitor, law: Law) -> Iterator[str]:
     """Each failing condition once, with the events that prevent it. A step may also fail by an earlier condition."""
-    steps = [step for step in monitor.steps if step.bound != frozenset(graph.names)]
-    conditions = {(found.seen, found.unseen): None for step in steps for found in step.conditions}
+    steps: dict[int, list[MonitorStep]] = {}
+    for step in monitor.steps:
+        if step.bound != frozenset(graph.names):
+            steps.setdefault(id(step.conditions), []).append(step)
+    groups = [(same[0].conditions, same) for same in steps.values()]
+    conditions = {(found.seen, found.unseen): None for own, _ in groups for found in own}
     for seen, unseen in conditions:
         met = law.known(seen)
-        failing = [step for step in steps if any(c.seen <= met and c.unseen <= unseen for c in step.conditions)]
+        saved = [
+            step.bound
+            for own, same in groups
+            if not any(c.seen <= met and c.unseen <= unseen for c in own)
+            for step in same
+        ]
         after = f"after {' and '.join(sorted(map(str, seen)))}, " if seen else ""
-        savers = list(_savers(graph, steps, failing))
+        savers = list(_savers(graph, saved))
         without = [*sorted(map(str, unseen)), *(savers if len(savers) == 1 else ())]
         kind = f"a trace without {' and '.join(without)}" if without else "a trace"
         lacks = f" that lacks {' or '.join(savers)}" if len(savers) > 1 else ""
         yield f"{after}{kind}{lacks}"
 
 
-def _savers(graph: Graph, steps: Sequence[MonitorStep], failing: Sequence[MonitorStep]) -> Iterator[str]:
-    """The events with which a trace continues although the condition is met: those common to all steps that do not
+def _savers(graph: Graph, saved: Sequence[frozenset[Name]]) -> Iterator[str]:
+    """The events with which a trace continues although a condition is met: those bound in all steps that do not
     fail."""
-    saved = [step.bound for step in steps if step not in failing]
     common = frozenset[Name].intersection(*saved) if saved else frozenset[Name]()
     for variable in graph.variables:
         if variable.name in common:
