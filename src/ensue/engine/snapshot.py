@@ -149,13 +149,14 @@ def snapshot(
 
 
 def watched_streams(plans: Iterable[QueryPlan]) -> list[list[str]]:
-    """The meaning of the bits in the records of traces: the streams and, if not all are followed, the variables."""
-    return [
-        [*map(str, plan.watched), *(f"not followed: {name}" for graph in monitored for name in graph.not_followed)]
-        for plan in plans
-        if plan.law is not None
-        for monitored in [() if plan.monitor is None else plan.monitor.graphs]
-    ]
+    """The meaning of the bits in the records of traces: the streams, and the steps of large graphs."""
+    found = []
+    for plan in plans:
+        if plan.law is not None:
+            graphs = () if plan.monitor is None else plan.monitor.graphs
+            large = [graph for graph in graphs if graph.whole is None or len(graph.steps) > 64]
+            found.append([*map(str, plan.watched), *(f"{len(graph.steps)} steps" for graph in large)])
+    return found
 
 
 def query_text(

@@ -24,7 +24,8 @@ MOST_SUPPORTS = 64
 """The maximum number of ways to derive a stream that are followed, the smallest first."""
 
 MOST_SEEN = 4
-"""The maximum number of seen streams in a condition: conditions on more streams are met more rarely and later."""
+"""The maximum number of seen streams in a condition, unless a constraint names more: conditions on more streams are met
+more rarely and later."""
 
 MOST_DERIVED = 4
 """The maximum number of derived streams in one cycle of order."""
@@ -77,6 +78,7 @@ class Failures:
         self.variables = variables
         self.streams = frozenset(variable.stream for variable in variables)
         self.complete = True
+        self._most_seen = max(MOST_SEEN, max((len(clause.body) for clause in law.clauses), default=0))
         self._least: dict[int, tuple[Condition, ...]] = {}
         supports = self._supports()
         found = [*self._ended(), *self._blocked(supports), *self._forbidden(supports), *self._disordered(supports)]
@@ -158,7 +160,7 @@ class Failures:
         """All combinations of ways to derive all of these streams."""
         for chosen in product(*parts):
             seen = frozenset[Stream]().union(*(support[0] for support in chosen))
-            if len(seen) > MOST_SEEN:
+            if len(seen) > self._most_seen:
                 self.complete = False
                 continue
             used = any(support[1] for support in chosen)
@@ -193,7 +195,7 @@ class Failures:
                         yield Failure(condition, True, frozenset((variable.name,)))
                 continue
             for seen, used, proof in supports[stream]:
-                if stream not in seen and len(seen | later) <= MOST_SEEN:
+                if stream not in seen and len(seen | later) <= self._most_seen:
                     yield Failure(Condition(seen | later, frozenset((stream,)), _joined(proof, (prior,))), used)
                 elif stream not in seen:
                     self.complete = False

@@ -9,7 +9,7 @@ reached step has failed has no further match.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ensue.analysis.catalog import Catalog
@@ -23,12 +23,6 @@ from ensue.plan.plans import AbsencePlan, GraphPlan
 MOST_STEPS = 1024
 """The maximum number of steps that are followed: those of ten unordered variables. See `_followed`."""
 
-FEW_SEEN = 2
-"""Conditions on up to this many seen streams are always monitored; others only if they pay off."""
-
-PRICE = 1 / 64
-"""The cost of monitoring a condition on many streams, as the number of events that it must free to pay off."""
-
 
 @dataclass(frozen=True, slots=True)
 class Leaf:
@@ -41,7 +35,7 @@ class Leaf:
 
 @dataclass(frozen=True, slots=True)
 class MonitorStep:
-    """A set of variables that may be bound; under any of `conditions` the others can never be bound."""
+    """A set of variables that are bound; under any of `conditions` the rest of the match can never be bound."""
 
     bound: frozenset[Name]
     conditions: tuple[Condition, ...]
@@ -52,10 +46,10 @@ class GraphMonitor:
     """The steps of a graph; `moves` lead from one step to the next by a leaf, and `losses` are the steps that a leaf
     removes.
 
-    A trace begins with the steps `starts`. Variables that are not followed count as bound whenever that is possible, so
-    a trace may fail later than necessary. The step `whole` is a complete match; without it, progress does not tell
-    whether there is one. A complete match with `trails` is not reported yet, so it keeps its trace. `complete` tells
-    whether no condition was left out.
+    A trace begins with the steps `starts`. Variables that are not followed count as bound whenever that is possible: if
+    conditions depend on them, they are `not_followed`, and a trace may fail later than necessary. The step `whole` is a
+    complete match; without it, progress does not tell whether there is one. A complete match with `trails` is not
+    reported yet, so it keeps its trace. `complete` tells whether the search for conditions was not cut.
     """
 
     steps: tuple[MonitorStep, ...]
@@ -124,7 +118,9 @@ def _monitor_graph(plan: GraphPlan, law: Law) -> GraphMonitor:
     graph = plan.graph
     failures = Failures(law, needed_variables(graph))
     before = {name: frozenset(other for other in graph.names if _is_before(other, name, graph)) for name in graph.names}
-    followed, sets = _followed(before, failures.names)
+    forbidden = [absence for absence in plan.absences if _throws_back(absence)]
+    relevant = failures.names.union(*map(_names_of_scope, forbidden))
+    followed, sets = _followed(before, relevant)
     others = frozenset(before) - followed
     steps = [(bound, others) for bound in sets]
     places = {bound: (place,) for place, bound in enumerate(sets)}
@@ -134,10 +130,9 @@ def _monitor_graph(plan: GraphPlan, law: Law) -> GraphMonitor:
         steps[-1:] = [(followed, others - {name}) for name in lasts]
         places[followed] = tuple(range(len(sets) - 1, len(steps)))
     numbers = {name: number for number, name in enumerate(name for name in graph.names if name in followed)}
-    forbidden = [absence for absence in plan.absences if _throws_back(absence)]
     conditions = _Conditions(failures, graph, law)
     return GraphMonitor(
-        steps=tuple(MonitorStep(bound | rest, conditions.at(bound, rest)) for bound, rest in steps),
+        steps=tuple(MonitorStep(bound, conditions.at(bound, rest)) for bound, rest in steps),
         leaves=(
             *(Leaf(variable, graph, False) for variable in graph.variables if variable.name in followed),
             *(Leaf(absence.graph.graph.variables[0], absence.graph.graph, True) for absence in forbidden),
@@ -158,8 +153,8 @@ def _monitor_graph(plan: GraphPlan, law: Law) -> GraphMonitor:
         starts=places[sets[0]],
         whole=None if others else len(sets) - 1,
         trails=graph.trailing,
-        not_followed=tuple(name for name in graph.names if name in others),
-        complete=failures.complete and not conditions.left_out,
+        not_followed=tuple(name for name in graph.names if name in others & relevant),
+        complete=failures.complete,
     )
 
 
@@ -200,44 +195,28 @@ def _closed_sets(before: Mapping[Name, frozenset[Name]]) -> list[frozenset[Name]
 
 
 class _Conditions:
-    """The conditions of the steps of a graph; `left_out` tells whether some do not pay off."""
+    """The conditions of the steps of a graph."""
 
     def __init__(self, failures: Failures, graph: Graph, law: Law) -> None:
         self.failures = failures
         self.streams = {variable.name: variable.stream for variable in graph.variables}
         self.law = law
-        self.left_out = False
         self._known: dict[Hashable, tuple[Condition, ...]] = {}
 
     def at(self, bound: frozenset[Name], perhaps: frozenset[Name]) -> tuple[Condition, ...]:
         """The conditions under which the rest fails if variables are bound, and others `perhaps`."""
-        free = self.streams.keys() - bound - perhaps
-        if not free:
+        if len(bound) + len(perhaps) == len(self.streams):
             return ()
         found = self.failures.conditions(bound | perhaps)
-        occurred = frozenset(self.streams[name] for name in bound)
-        key = found, occurred & self.failures.mentioned, len(bound)
+        occurred = frozenset(self.streams[name] for name in bound) & self.failures.mentioned
+        key = found, occurred
         if key not in self._known:
-            self._known[key] = tuple(self._monitored(found, occurred, len(bound)))
+            self._known[key] = tuple(
+                replace(condition, seen=condition.seen - occurred) if condition.seen & occurred else condition
+                for condition in found
+                if not condition.unseen & occurred and not condition.seen & self.law.ends.keys()
+            )
         return self._known[key]
-
-    def _monitored(self, found: Sequence[Condition], occurred: frozenset[Stream], held: int) -> Iterator[Condition]:
-        for condition in found:
-            if condition.unseen & occurred or condition.seen & self.law.ends.keys():
-                continue
-            if not _pays(condition, held):
-                self.left_out = True
-            else:
-                yield replace(condition, seen=condition.seen - occurred) if condition.seen & occurred else condition
-
-
-def _pays(condition: Condition, held: int) -> bool:
-    """Whether monitoring a condition is worth its cost.
-
-    Without statistics, each stream that must have been seen is assumed to halve the chance that the condition is met.
-    If it is met, the held events are freed, and one more on average is not kept.
-    """
-    return len(condition.seen) <= FEW_SEEN or (held + 1) / 2 ** len(condition.seen) > PRICE * len(condition.seen)
 
 
 def _throws_back(absence: AbsencePlan) -> bool:
@@ -249,6 +228,11 @@ def _throws_back(absence: AbsencePlan) -> bool:
         and not absence.graph.absences
         and len(inner.variables) == 1
     )
+
+
+def _names_of_scope(absence: AbsencePlan) -> set[Name]:
+    after, before = absence.absence.scope.after, absence.absence.scope.before
+    return {*(after.ends if after is not None else ()), *(before.starts if before is not None else ())}
 
 
 def _is_open(absence: AbsencePlan, bound: frozenset[Name], followed: frozenset[Name]) -> bool:
