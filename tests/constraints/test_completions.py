@@ -85,11 +85,11 @@ def test_no_trace_is_dropped_that_a_completion_can_save(
         ("REQUIRE(B, N); PRIOR(N, B)", "AB", 3),
     ],
 )
-def test_what_is_known_of_the_whole_trace_counts_whatever_is_bound(
-    constraints: str, trace: str, dropped: int
-) -> None:
+def test_what_is_known_of_the_whole_trace_counts_whatever_is_bound(constraints: str, trace: str, dropped: int) -> None:
     """The last two are unlawful, but not by what a lawful trace could have seen: they are not watched for."""
-    program = f"{''.join(f'CONSTRAINT {one};' for one in constraints.split('; '))} PATTERN SEQ(A a, B b, C c) PARTITION BY k"
+    program = (
+        f"{''.join(f'CONSTRAINT {one};' for one in constraints.split('; '))} PATTERN SEQ(A a, B b, C c) PARTITION BY k"
+    )
     detector = ensue.Detector(program, time="time", type="type")
     points = []
     for number, stream in enumerate(trace, start=1):

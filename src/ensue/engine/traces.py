@@ -89,9 +89,7 @@ def rules_of(monitor: Monitor) -> Rules:
                     condition_counts[place] += 1
     moves.sort()
     starts = [first + start for graph, first in zip(monitor.graphs, firsts, strict=True) for start in graph.starts]
-    wholes = [
-        first + step for graph, first in zip(monitor.graphs, firsts, strict=True) for step in _whole_steps(graph)
-    ]
+    wholes = [first + step for graph, first in zip(monitor.graphs, firsts, strict=True) for step in _whole_steps(graph)]
     return Rules(
         word_offsets=word_offsets.astype(np.int64),
         used_bits=np.array(

@@ -34,9 +34,7 @@ _rules = traces.Rules(
     _offsets, _times, _offsets, _times, _times, _words, _bits, _bits, _flags, _words, _offsets, _words, _words,
     np.uint64(0), 0,
 )  # fmt: skip
-_traces = traces.Traces(
-    _words, _words, _times, _flags, _flags, _rows, _words, _words, _times, _flags, _flags, _times
-)
+_traces = traces.Traces(_words, _words, _times, _flags, _flags, _rows, _words, _words, _times, _flags, _flags, _times)
 _arrivals = traces.Arrivals(_rows[:0], _rows, _times, _words, _rows, _flags)
 
 _table = np.zeros((0, 3), np.int64)
