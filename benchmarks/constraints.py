@@ -11,9 +11,9 @@ a step is the best of several runs. Probes are tests of an event against the pat
 those that are skipped because their trace has failed. The milliseconds of a step are the median of the steps after the
 first tenth of a run in which no trace fails.
 
-Memory has the savings of the paper as targets. Time has none: the paper saves the work on partial matches, and Ensue has
-no partial matches. It is measured where most traces fail, also with more open traces (`--open`): the average of steps
-from the middle of a run.
+Memory has the savings of the paper as targets. Time has none: the paper saves the work on partial matches, and Ensue
+has no partial matches. It is measured where most traces fail, also with more open traces (`--open`): the average of
+steps from the middle of a run.
 """
 
 from __future__ import annotations
@@ -230,7 +230,8 @@ def open_figures(part: Part, traces: int, size: Size) -> Iterator[Figure]:
         name: 1000 * float(np.mean(np.min([run.seconds[1:] for run in own], axis=0))) for name, own in runs.items()
     }
     held = {name: float(np.mean(own[-1].held[1:])) for name, own in runs.items()}
-    note = f"{steps[WITH]:.1f} ms against {steps[WITHOUT]:.1f} ms, {held[WITH]:,.0f} events held against {held[WITHOUT]:,.0f}"
+    note = f"{steps[WITH]:.1f} ms against {steps[WITHOUT]:.1f} ms, "
+    note += f"{held[WITH]:,.0f} events held against {held[WITHOUT]:,.0f}"
     name = f"{part.title}, {100 * MOST_FAILING:.0f} %, {traces:,} traces open: time"
     yield Figure(name, 100 * (1 - steps[WITH] / steps[WITHOUT]), "% saved", None, at_most=False, note=note)
 

@@ -96,9 +96,9 @@ class Pattern:
             places = [[place for place, stream in enumerate(trace) if stream == wanted] for wanted in part]
             ways = (dict(zip(part, chosen, strict=True)) for chosen in product(*places))
             inside = [(one, other) for one, other in self.before if {one, other} <= set(part)]
-            if closed and len(part) < len(self.streams):
-                if any(all(way[one] < way[other] for one, other in inside) for way in ways):
-                    found.append(frozenset(part))
+            in_order = any(all(way[one] < way[other] for one, other in inside) for way in ways)
+            if closed and in_order and len(part) < len(self.streams):
+                found.append(frozenset(part))
         return found
 
 

@@ -80,8 +80,8 @@ def rules_of(monitor: Monitor) -> Rules:
         for leaf, step in graph.losses:
             lost[leaf].append(first + step)
         losses += lost
-        for place, step in enumerate(graph.steps, start=first):
-            for condition in step.conditions:
+        for place, monitored in enumerate(graph.steps, start=first):
+            for condition in monitored.conditions:
                 if len(condition.seen) == 1 and not condition.unseen:
                     fatal[place] += [bit[stream] for stream in condition.seen]
                 else:

@@ -23,8 +23,8 @@ class Rules(NamedTuple):
     """A monitor as arrays. The steps of graph `g` are the bits of the words `word_offsets[g]` to `[g + 1]`; moves of a
     leaf and conditions of a step have offsets, too.
 
-    `used_bits` is the number of steps in a word. A step fails if one of the streams `fatal` of the step has occurred, or
-    by one of its conditions. `ends` are the bits of the streams that end a trace, in the first word.
+    `used_bits` is the number of steps in a word. A step fails if one of its `fatal` streams has occurred, or by one of
+    its conditions. `ends` is the bit of all streams that end a trace, in the first word.
     """
 
     word_offsets: Int64s

@@ -427,12 +427,10 @@ def _constraints(plan: QueryPlan, law: Law) -> Iterator[str]:
         yield from (branch + line for line in needless_absences(graph_plan, law, plan.catalog))
         if graph.not_followed:
             names = ", ".join(f"`{name}`" for name in graph.not_followed)
-            yield (
-                f"{branch}the events of the pattern can come in more than {MOST_STEPS:,} combinations: it is not followed "
-                f"whether {names} came, so a trace may be kept longer than necessary"
-            )
+            reason = f"more than {MOST_STEPS:,} combinations of events, so {names} are not followed"
+            yield f"{branch}the pattern has {reason}: a trace may be kept longer than necessary"
         if not graph.complete:
-            yield f"{branch}not all conditions on several streams were searched, so a trace may be kept longer than necessary"
+            yield f"{branch}not all conditions on several streams are known: a trace may be kept longer than necessary"
     if len(law.constraints) > MOST_COMPARED:
         yield f"redundant constraints are not searched among more than {MOST_COMPARED}"
     for constraint in needless_constraints(law):

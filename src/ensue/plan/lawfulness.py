@@ -11,9 +11,9 @@ from ensue.analysis.declarations import declarations, unclear_traces, used_strea
 from ensue.check.fields import bind_constraint
 from ensue.errors import Problem, QueryError, Source, Span
 from ensue.graph.bounds import Bound, Limit, Reason, TimeScale, end_of, extend, start_of
+from ensue.graph.failures import Failures, NeededVariable
 from ensue.graph.graphs import Graph
 from ensue.graph.law import Law
-from ensue.graph.failures import Failures, NeededVariable
 from ensue.graph.normalization import explain_contradiction
 from ensue.nodes.constraints import Clause, Constraint, EndsWithin, clauses_of
 from ensue.nodes.patterns import PatternQuery, Statements

@@ -17,7 +17,7 @@ from ensue.graph.bounds import TimeScale, end_of, start_of
 from ensue.graph.failures import Condition, Failures, NeededVariable
 from ensue.graph.graphs import Graph, Variable
 from ensue.graph.law import Law
-from ensue.nodes.names import Name, Stream, in_order
+from ensue.nodes.names import Name, Stream
 from ensue.plan.plans import AbsencePlan, GraphPlan
 
 MOST_STEPS = 1024
@@ -123,7 +123,7 @@ def _monitor_graph(plan: GraphPlan, law: Law) -> GraphMonitor:
     followed, sets = _followed(before, relevant)
     others = frozenset(before) - followed
     steps = [(bound, others) for bound in sets]
-    places = {bound: (place,) for place, bound in enumerate(sets)}
+    places: dict[frozenset[Name], tuple[int, ...]] = {bound: (place,) for place, bound in enumerate(sets)}
     if others:
         # All followed variables are bound: as long as the match is not complete, one of the last others is not.
         lasts = [name for name in graph.names if name in others and not any(name in own for own in before.values())]
@@ -248,4 +248,4 @@ def _watched(monitors: Sequence[GraphMonitor]) -> tuple[Stream, ...]:
     """The streams of the conditions."""
     found = {id(step.conditions): step.conditions for monitor in monitors for step in monitor.steps}
     conditions = (condition for conditions in found.values() for condition in conditions)
-    return tuple(dict.fromkeys(stream for each in conditions for stream in in_order({*each.seen, *each.unseen})))
+    return tuple(dict.fromkeys(stream for each in conditions for stream in sorted(each.seen | each.unseen, key=str)))
