@@ -22,7 +22,7 @@ import pytest
 import ensue
 
 INCIDENTS = Path(__file__).parents[2] / "shared" / "data" / "bpic2013_incidents.csv.gz"
-MADE_UP = Path(__file__).parent / "data" / "incidents.csv.gz"
+MADE_UP = Path(__file__).parents[1] / "examples" / "incidents" / "made_up.csv.gz"
 needs_incidents = pytest.mark.skipif(not INCIDENTS.exists(), reason=f"the incidents are not at {INCIDENTS}")
 each_log = pytest.mark.parametrize(
     "source", [pytest.param(MADE_UP, id="made up"), pytest.param(INCIDENTS, id="real", marks=needs_incidents)]

@@ -111,7 +111,7 @@ def test_pages_show_what_is_printed(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "argv", ["run.py", str(INCIDENTS), "--report", "incidents.html"])
+    monkeypatch.setattr(sys, "argv", ["run.py", str(INCIDENTS)])
     run.main()
     printed = capsys.readouterr().out.splitlines()
     for page in (FOLDER / "README.md", FOLDER.parents[1] / "docs" / "examples.md"):

@@ -1,8 +1,9 @@
-"""Finds problems in the incidents of a real help desk: prints counts and, with --report, writes a page.
+"""Finds problems in the incidents of a real help desk, prints counts, and writes a page with timelines.
 
-    python examples/incidents/run.py bpic2013_incidents.csv.gz --report incidents.html
+    python examples/incidents/run.py bpic2013_incidents.csv.gz
 
-The file has one row for each status change of an incident. README.md names its source.
+The file has one row for each status change of an incident. README.md names its source. Without an argument, the example
+reads the file in `../shared/data` next to the repository, or else made-up incidents.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ from pyarrow import compute, csv
 import ensue
 
 PROGRAM = Path(__file__).with_name("incidents.ensue")
+REAL = Path(__file__).parents[3] / "shared" / "data" / "bpic2013_incidents.csv.gz"
+MADE_UP = Path(__file__).with_name("made_up.csv.gz")
 SHOWN = 3
 GROUPS = {
     "ping_pong": ("one", "other"),
@@ -57,14 +60,18 @@ def summary(incidents: pa.Table, found: Mapping[str, pa.Table]) -> Iterator[str]
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Finds problems in the incidents of a help desk.")
-    parser.add_argument("incidents", type=Path, help="bpic2013_incidents.csv.gz; README.md names its source")
-    parser.add_argument("--report", type=Path, help="write a page with timelines of incidents")
+    parser.add_argument("incidents", type=Path, nargs="?", help="bpic2013_incidents.csv.gz; README.md names its source")
+    parser.add_argument("--output", type=Path, default=Path("incidents.html"), help="the page to write")
     chosen = parser.parse_args()
-    incidents = read_incidents(chosen.incidents)
+    path = chosen.incidents or (REAL if REAL.is_file() else MADE_UP)
+    if not path.is_file():
+        parser.error(f"no incidents at {path}; README.md says where to get them")
+    if path.samefile(MADE_UP):
+        print("These incidents are made up. README.md says where to get the real ones.")
+    incidents = read_incidents(path)
     print("\n".join(summary(incidents, find(incidents))))
-    if chosen.report is not None:
-        page = ensue.report(incidents, ensue.parse(PROGRAM), time="time", type="activity", title="Incidents")
-        print(f"Written to {page.save(chosen.report)}")
+    page = ensue.report(incidents, ensue.parse(PROGRAM), time="time", type="activity", title="Incidents")
+    print(f"Written to {page.save(chosen.output)}")
 
 
 if __name__ == "__main__":
