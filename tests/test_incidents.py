@@ -63,6 +63,7 @@ class Change:
     activity: str
     status: str
     group: str
+    impact: str
 
 
 @cache
@@ -72,7 +73,7 @@ def histories(source: Path = INCIDENTS) -> dict[str, list[Change]]:
     with gzip.open(source, "rt", encoding="utf-8", newline="") as file:
         for row in csv.DictReader(file):
             time = datetime.fromisoformat(row["time"])
-            change = Change(row["case"], time, row["activity"], row["status"], row["support_group"])
+            change = Change(row["case"], time, row["activity"], row["status"], row["support_group"], row["impact"])
             found.setdefault(change.case, []).append(change)
     for changes in found.values():
         changes.sort(key=lambda change: change.time)
