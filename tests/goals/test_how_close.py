@@ -634,7 +634,7 @@ def test_forbidden_events_at_the_time_of_their_neighbour(history: list[Row]) -> 
 def test_the_command_line_has_the_same(tmp_path: Path) -> None:
     pa.csv.write_csv(PAIR.select(["at", "kind", "amount", "text"]), tmp_path / "events.csv")
     (tmp_path / "big.ensue").write_text("PATTERN big SEQ(A a, B b) WHERE a.amount > 1000")
-    command = ["why-not", str(tmp_path / "big.ensue"), "--data", str(tmp_path / "events.csv")]
+    command = ["why-not", str(tmp_path / "big.ensue"), "--events", str(tmp_path / "events.csv")]
     command += ["--time", "at", "--type", "kind"]
     told = CliRunner().invoke(app, command)
     assert "a.amount = 990, needs > 1000, 10 short" in told.stdout

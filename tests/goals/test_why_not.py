@@ -171,14 +171,14 @@ def test_where_is_for_frames() -> None:
 def test_on_the_command_line(tmp_path: Path) -> None:
     (tmp_path / "paid.ensue").write_text(QUERY)
     pa.csv.write_csv(table(ROWS), tmp_path / "events.csv")
-    command = ["why-not", str(tmp_path / "paid.ensue"), "--data", str(tmp_path / "events.csv"), "--time", "t"]
+    command = ["why-not", str(tmp_path / "paid.ensue"), "--events", str(tmp_path / "events.csv"), "--time", "t"]
     told = CliRunner().invoke(app, [*command, "--type", "type"])
     assert told.exit_code == 0
     assert told.stdout.startswith("paid: no match: WITHIN 10 minutes failed 2 times, closest 10 min 4 s, 4 s over")
     as_json = json.loads(CliRunner().invoke(app, [*command, "--type", "type", "--format", "json"]).stdout)
     assert as_json["name"] == "paid"
     assert {entry["kind"] for entry in as_json["steps"]} >= {"stream", "window", "absence"}
-    unknown = CliRunner().invoke(app, [*command, "--type", "type", "--name", "other"])
+    unknown = CliRunner().invoke(app, [*command, "--type", "type", "--pattern", "other"])
     assert unknown.exit_code != 0
     missing = CliRunner().invoke(app, ["why-not", str(tmp_path / "no.ensue"), *command[2:], "--type", "type"])
     assert missing.exit_code == 2
