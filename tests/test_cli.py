@@ -117,7 +117,7 @@ def test_check_and_fmt_of_stdin(folder: Path) -> None:
     assert checked.exit_code == 1
     assert " --> stdin:1:18" in checked.stderr
     formatted = CliRunner().invoke(app, ["fmt", "-"], input=rough)
-    assert (formatted.exit_code, formatted.stdout) == (0, "PATTERN p\n  SEQ(A a, B b)\n  WITHIN 1 hour;\n")
+    assert (formatted.exit_code, formatted.stdout) == (0, "PATTERN p\n  SEQ(A a, B b)\n  WITHIN 1h;\n")
     only = CliRunner().invoke(app, ["fmt", "--check", "-", "--format", "json"], input=rough)
     assert (only.exit_code, json.loads(only.stdout)) == (1, [{"file": "stdin", "changed": True}])
     broken = CliRunner().invoke(app, ["check", "-"], input=b"\xff")
@@ -313,7 +313,7 @@ def test_detect_as_csv(folder: Path) -> None:
 def test_detect_as_table(folder: Path) -> None:
     result = detect("events.csv")
     assert result.exit_code == 0
-    for text in ("pair", "took", "2025-03-10 08:10:00", "0:10:00", "lone"):
+    for text in ("pair", "took", "2025-03-10 08:10:00", "10m", "lone"):
         assert text in result.stdout
     assert "... and 1 more" in detect("events.csv", "--rows", "0").stdout
 

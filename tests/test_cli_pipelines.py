@@ -33,7 +33,7 @@ outputs:
   pair: console
 """
 ROUGH = "-- pairs\npattern pair seq(A a,B b)   within 60 min; -- of an hour\n"
-TIDY = "-- pairs\nPATTERN pair\n  SEQ(A a, B b)\n  WITHIN 1 hour; -- of an hour\n"
+TIDY = "-- pairs\nPATTERN pair\n  SEQ(A a, B b)\n  WITHIN 1h; -- of an hour\n"
 
 
 @pytest.fixture

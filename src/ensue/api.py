@@ -552,7 +552,7 @@ def _ticks(window: WindowLike, loaded: LoadedProgram) -> int:
     size, unit = window_of(window), loaded.planned.plans[0].catalog.unit
     ticks = None if isinstance(size, Events) else TimeScale(unit).ticks(size)
     if ticks is None or ticks < 1:
-        raise SchemaError("window-length", f"`window` must be a duration, found {window!r}", 'for example "1 hour"')
+        raise SchemaError("window-length", f"`window` must be a duration, found {window!r}", 'for example "1h"')
     return ticks
 
 

@@ -11,6 +11,7 @@ import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 from importlib.resources import files
 from pathlib import Path
 from time import perf_counter
@@ -29,6 +30,7 @@ from ensue.apps.cli.terminal import UsageError, counted, messages, open_console
 from ensue.explanation.report import report
 from ensue.kernels.warm_up import warm_up
 from ensue.programs import Program, parse
+from ensue.python.values import duration_text
 
 SHOWN_ROWS = 4
 SHOWN_OF_VIOLATIONS = ["order_id", "event", "at", "other", "other_at"]
@@ -83,7 +85,9 @@ def run_demo(orders: int, seed: int, folder: Path | None, on_spark: bool, as_jso
 def _show_found(program: Program, events: pa.Table, found: Findings, seconds: float, on_spark: bool) -> None:
     console = open_console()
     show(console, program, found)
-    console.print(Text(f"\n{_total(events, found)}, {seconds:.1f} s", style="bold"))
+    console.print(
+        Text(f"\n{_total(events, found)}, {duration_text(timedelta(seconds=round(seconds, 1)))}", style="bold")
+    )
     if on_spark:
         same = comparable(found) == comparable(find_in_process(program, events))
         verdict = "the same alerts." if same else "DIFFERENT alerts."

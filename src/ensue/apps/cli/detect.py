@@ -27,6 +27,7 @@ from ensue.explanation import why_not
 from ensue.explanation.report import HtmlReport, report
 from ensue.plan.plans import DEFAULT_LIMITS, Limits
 from ensue.programs import Program
+from ensue.python.values import duration_text
 
 # --- `ensue detect` and `ensue violations`
 
@@ -144,6 +145,8 @@ def _readable(value: Any) -> str:
             return ""
         case datetime.datetime():
             return value.isoformat(" ")
+        case datetime.timedelta():
+            return duration_text(value)
         case dict() | list():
             return json.dumps(plain_value(value), ensure_ascii=False)
         case _:

@@ -16,16 +16,15 @@ from pyspark.sql.streaming.state import GroupState
 from pyspark.sql.types import StructType, TimestampType
 
 from ensue.engine.stage import needed_columns
-from ensue.errors import QueryError, SchemaError, warn
+from ensue.errors import SchemaError, warn
 from ensue.expr.kinds import NANOSECONDS_PER_UNIT
-from ensue.nodes.expressions import Duration
 from ensue.plan.derivations import Derivation, all_plans
 from ensue.plan.inputs import plain_schema
 from ensue.plan.outputs import OutputSchema
 from ensue.plan.plans import Options, QueryPlan
 from ensue.plan.retention import reach_of_streams
 from ensue.plan.states import StateQuestions
-from ensue.python.values import window
+from ensue.python.values import length_of
 from ensue.runtimes.spark.batch import result_schema, route
 from ensue.runtimes.spark.bucket import CARRIED, BucketStep, BucketTask, Clock, Output, Payload, packed
 from ensue.runtimes.spark.frames import FrameInput, spark_schema
@@ -377,19 +376,16 @@ def clock_of(time_type: pa.DataType, tick: str | None) -> Clock:
         raise SchemaError(
             "no-tick",
             "the time column is integer, but the watermark is a timestamp",
-            'pass the length of one time unit, such as `tick="1 second"`, or cast the time column to `timestamp`',
+            'pass the length of one time unit, such as `tick="1s"`, or cast the time column to `timestamp`',
         )
     return Clock(_nanoseconds(tick))
 
 
 def _nanoseconds(tick: Any) -> int:
-    try:
-        length = window(tick)
-    except (QueryError, TypeError, ValueError):
-        length = None
-    if not isinstance(length, Duration) or length.nanoseconds <= 0:
-        raise SchemaError("no-tick", f"`tick` must be a duration such as '1 second', found {tick!r}")
-    return length.nanoseconds
+    nanoseconds = length_of(tick)
+    if nanoseconds is None or nanoseconds <= 0:
+        raise SchemaError("no-tick", f"`tick` must be a duration such as '1s', found {tick!r}")
+    return nanoseconds
 
 
 def _unreachable_clock(schema: StructType) -> Column:

@@ -130,10 +130,10 @@ outputs:
 {lines}
 
 # To run it as a stream, set `mode: stream`, remove `mode: overwrite`, set `path` to a folder of files, and add
-#   to the source:   {streaming}watermark: 10 minutes
+#   to the source:   {streaming}watermark: 10m
 #   to the pipeline: checkpointLocation: checkpoint
 #                    trigger:
-#                      processingTime: 10 seconds
+#                      processingTime: 10s
 {ordered}"""
 
 
