@@ -330,17 +330,18 @@ def checked_buckets(buckets: Any, keys: Sequence[str], session: SparkSession) ->
 
 def warn_of_unbounded(plans: Iterable[QueryPlan]) -> None:
     """Warn about events that are kept forever, because they make the state grow without bound."""
+    endless, streams = False, dict[str, None]()
     for plan in plans:
-        if plan.monitor is not None and not plan.monitor.bounded:
-            message = "no constraint says when a trace ends, so the state of each trace is kept forever"
-            warn(f"{message}; add CONSTRAINT ENDS to bound it")
+        if plan.monitor is not None:
+            endless |= not plan.monitor.bounded
             continue
-        for stream, kept in reach_of_streams(plan):
-            if not kept.bounded and plan.monitor is None:
-                events = f"events of `{stream}`"
-                message = f"{events} are kept forever, so the state grows without bound"
-                warn(f"{message}; add WITHIN to bound it")
-                break
+        streams |= dict.fromkeys([f"`{stream}`" for stream, kept in reach_of_streams(plan) if not kept.bounded][:1])
+    if endless:
+        message = "no constraint says when a trace ends, so the state of each trace is kept forever"
+        warn(f"{message}; add CONSTRAINT ENDS to bound it")
+    if streams:
+        message = f"events of {', '.join(streams)} are kept forever, so the state grows without bound"
+        warn(f"{message}; add WITHIN to bound it")
 
 
 def check_watermark(entry: FrameInput) -> None:
