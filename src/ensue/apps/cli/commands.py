@@ -180,6 +180,7 @@ def explain(
     file: ProgramFile,
     pattern: PatternName = None,
     time: Annotated[str, typer.Option(metavar="COLUMN", help="time of an event in the pattern")] = "t",
+    end: EndColumn = None,
     format: Annotated[ProblemFormat, typer.Option(help="json: one object on stdout")] = ProblemFormat.TEXT,
     stages: Annotated[
         bool, typer.Option("--stages", help="show the program after each rewrite step instead of the plan")
@@ -192,7 +193,7 @@ def explain(
     from ensue.apps.cli.program_files import explain_program, read_program
 
     with reported():
-        show(explain_program(read_program(file), pattern, time, format is ProblemFormat.JSON, stages))
+        show(explain_program(read_program(file), pattern, time, end, format is ProblemFormat.JSON, stages))
 
 
 @app.command(
