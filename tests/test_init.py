@@ -78,6 +78,8 @@ NESTED = [
     {"meta": {"at": record["at"], "event": {"kind": record["type"]}}, "user": {"id": record["order_id"]}, "tags": ["a"]}
     for record in rows()
 ]
+UNFOLDED = [{"Records": [*NESTED[:9]]}, {"Records": NESTED[9:]}]
+MIXED = [{**record, "amount": place if place % 2 else "none"} for place, record in enumerate(NESTED)]
 AGENT = "Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/120.0.0.0 Safari/537.36 " * 2
 
 UGLY: dict[str, tuple[str, str | bytes | pa.Table]] = {
@@ -100,6 +102,10 @@ UGLY: dict[str, tuple[str, str | bytes | pa.Table]] = {
     ),
     "nested": ("jsonl", "\n".join(map(json.dumps, NESTED))),
     "nested list": ("json", json.dumps(NESTED)),
+    "a list in an object": ("json", json.dumps({"Records": NESTED}, indent=1)),
+    "a list in an object of mixed types": ("json", json.dumps({"Records": MIXED}, indent=1)),
+    "lists in objects": ("jsonl", "\n".join(map(json.dumps, UNFOLDED))),
+    "a list with a field of its name": ("json", json.dumps({"in": [{**r, "in": 1} for r in rows()]})),
     "nested parquet": ("parquet", pa.Table.from_pylist(NESTED)),
     "wide": ("csv", as_csv([{**{f"c{i}": i for i in range(300)}, **r} for r in rows()])),
     "one row": ("csv", as_csv(rows()[:1])),
@@ -109,6 +115,14 @@ UGLY: dict[str, tuple[str, str | bytes | pa.Table]] = {
     "German times": ("csv", as_csv(times("%d.%m.%Y %H:%M"), ";")),
     "month names": ("csv", as_csv(times("%d/%b/%Y:%H:%M:%S +0100"))),
     "no year": ("csv", as_csv(times("%b %d %H:%M:%S"))),
+    "no year, but the same month twice": (
+        "log",
+        "".join(
+            f"{(BEGIN + dt.timedelta(days=318 + n)).strftime('%b %d')} 10:00:{n % 60:02} web cron[{n}]: "
+            f"{'Started' if n % 2 else 'Stopped'} job {n % 5}\n"
+            for n in range(0, 350)
+        ),
+    ),
     "am and pm": ("csv", as_csv(times("%m/%d/%Y %I:%M:%S %p")).replace("03/01/", "03/21/")),
     "milliseconds with comma": ("csv", as_csv(times('"%Y-%m-%d %H:%M:%S,250"'))),
     "seconds since 1970": ("csv", as_csv(epochs(1))),
@@ -219,6 +233,15 @@ def test_hopeless_files(folder: Path, name: str) -> None:
     assert not (folder / "first").exists()
 
 
+def test_a_row_with_too_few_cells(folder: Path) -> None:
+    """The message names the line of the file, not a row of some block."""
+    name = written(folder, "csv", as_csv(rows(note=lambda n: '"a;\nb"'), ";") + "2024-03-01T12:00:00;Paid\n")
+    made = command("init", "--data", name)
+    assert made.exit_code == 2
+    assert "error[unreadable-events]: cannot read `events.csv` as csv: line 48 has 2 cells, but the header" in made.stderr
+    assert "hint: add the missing cells, or put a cell that contains `;` in double quotes" in made.stderr
+
+
 # --- raw logs
 
 SYSLOG = """\
@@ -293,6 +316,20 @@ def test_years_of_a_sparse_log(folder: Path) -> None:
     assert [time.year for time in read.column("time").to_pylist()] == [2022, 2022, 2023, 2023, 2024, 2023, 2024]
 
 
+def test_a_pipeline_knows_the_year_of_each_line(folder: Path) -> None:
+    """The last days of January are of the year before its first days."""
+    days = ["Jan 20", "Jan 31", "Dec 31", "Jan  9"]
+    name = log(folder, "".join(f"{day} 10:00:00 web cron: done\n" for day in days))
+    read = read_sources([name], ["time"])
+    assert isinstance(read, pa.Table)
+    assert [time.year for time in read.column("time").to_pylist()] == [2023, 2023, 2023, 2024]
+    made = command("init", "--data", name, "--to", "first")
+    assert made.exit_code == 0, made.output
+    text = (folder / "first" / "pipeline.yaml").read_text()
+    assert "CASE WHEN substr(`time_text`, 1, 3) IN ('Dec') OR substr(`time_text`, 1, 3) = 'Jan' AND " in text
+    assert "AS INT) >= 20 THEN '2023 ' ELSE '2024 ' END" in text
+
+
 def test_a_leap_day_needs_a_leap_year(folder: Path) -> None:
     text = "Feb 29 10:00:00 web cron: done\nMar 01 10:00:00 web cron: done\n"
     read = read_sources([log(folder, text, changed=CHANGED + 400 * 86400)], ["time"])
@@ -330,6 +367,11 @@ LINES = {
         "Jun  4 05:06:07 combo sshd(pam_unix)[19939]: check pass",
         {"host": "combo", "program": "sshd(pam_unix)", "pid": "19939", "message": "check pass"},
         dt.datetime(2023, 6, 4, 5, 6, 7),
+    ),
+    "syslog of login": (
+        "Jul  7 08:06:15 combo  -- root[2421]: ROOT LOGIN ON tty2",
+        {"host": "combo", "program": "root", "pid": "2421", "message": "ROOT LOGIN ON tty2"},
+        dt.datetime(2023, 7, 7, 8, 6, 15),
     ),
     "ISO syslog": (
         "<34>1 2024-01-02T03:04:05.678Z web cron[5]: started",

@@ -18,7 +18,7 @@ import pyarrow.json
 import pyarrow.parquet
 
 from ensue.apps.cli.logs import LINE, read_log
-from ensue.apps.cli.terminal import UsageError, existing_file, messages
+from ensue.apps.cli.terminal import UsageError, counted, existing_file, messages
 from ensue.apps.cli.times import read_times
 from ensue.errors import Problem
 from ensue.plan.inputs import without_unusable
@@ -27,7 +27,11 @@ from ensue.runtimes.tables import mixed_column, table_of
 
 @dataclass(frozen=True, slots=True)
 class DataFile:
-    """A file as a table, and how it was read. `known` names the format of a log, `pattern` has its columns."""
+    """A file as a table, and how it was read.
+
+    `known` names the format of a log, `pattern` has its columns. `records` is the name of the list that has the rows,
+    if a JSON file is one object with nothing but a list.
+    """
 
     table: pa.Table
     format: str
@@ -36,6 +40,7 @@ class DataFile:
     known: str = ""
     separator: str = ","
     json_list: bool = False
+    records: str = ""
 
 
 SUFFIXES = ".parquet, .csv, .json, .jsonl, .ndjson, .log or .txt"
@@ -129,7 +134,8 @@ def read_data(path: Path, parse: str | None = None) -> DataFile:
     format = "text" if parse is not None and existing_file(path) else format_of(path)
     try:
         if path.is_dir():
-            return DataFile(_read_folder(path, format), format)
+            table, records = _read_folder(path, format)
+            return DataFile(table, format, records=records)
         match format:
             case "parquet":
                 return DataFile(pyarrow.parquet.ParquetFile(path).read(), format)
@@ -139,7 +145,8 @@ def read_data(path: Path, parse: str | None = None) -> DataFile:
                 table, known = read_log(path, parse)
                 return DataFile(table, format, parse, known.pattern, "" if parse is not None else known.name)
             case _:
-                return DataFile(_read_json(path), format, json_list=is_json_list(path))
+                table, records = _read_json(path)
+                return DataFile(table, format, json_list=is_json_list(path), records=records)
     except (pa.ArrowException, json.JSONDecodeError, UnicodeDecodeError, OSError) as error:
         raise UsageError("unreadable-events", f"cannot read `{path}` as {format}: {error}") from error
 
@@ -182,14 +189,20 @@ def field_of(table: pa.Table, path: str) -> pa.ChunkedArray | None:
     return column
 
 
-def _read_folder(path: Path, format: str) -> pa.Table:
+def _read_folder(path: Path, format: str) -> tuple[pa.Table, str]:
     """Reads all files of a folder, with columns for subfolder names such as `day=2025-03-10`."""
     import pyarrow.dataset
 
     if format == "text":
         raise UsageError("not-a-file", f"`{path}` is a folder of text files; expected a file", "pass one of its files")
     table = pyarrow.dataset.dataset(path, format=format, partitioning="hive").to_table()
-    return _empty_as_null(table) if format == "csv" else table
+    match format:
+        case "csv":
+            return _empty_as_null(table), ""
+        case "json":
+            return _rows_of_list(table)
+        case _:
+            return table, ""
 
 
 def _empty_as_null(table: pa.Table) -> pa.Table:
@@ -229,10 +242,27 @@ def _read_csv(path: Path) -> pa.Table:
             )
             return _empty_as_null(table)
         except pa.ArrowInvalid as error:
+            if "Expected" in str(error):
+                _refuse_uneven(path, names)
             found = _WRONG_TYPE.search(str(error))
             if found is None or int(found[1]) >= len(names) or names[int(found[1])] in types:
                 raise
             types[names[int(found[1])]] = pa.string()
+
+
+def _refuse_uneven(path: Path, names: Sequence[str]) -> None:
+    """Raises an error for the first row that has more or fewer cells than the header."""
+    separator = separator_of(path)
+    with pa.input_stream(str(path), compression="detect") as file:
+        text = file.read().decode("utf-8-sig", errors="replace")
+    rows = csv.reader(io.StringIO(text, newline=""), delimiter=separator)
+    line = 1
+    for cells in rows:
+        if cells and len(cells) != len(names):
+            said = f"line {line} has {counted(len(cells), 'cell')}, but the header has {counted(len(names), 'column')}"
+            hint = f"add the missing cells, or put a cell that contains `{separator}` in double quotes"
+            raise UsageError("unreadable-events", f"cannot read `{path}` as csv: {said}", hint)
+        line = rows.line_num + 1
 
 
 def _first_line(path: Path) -> str:
@@ -266,19 +296,44 @@ def _distinct_names(header: Sequence[str]) -> list[str]:
     return names
 
 
-def _read_json(path: Path) -> pa.Table:
-    """Reads one JSON object per line, or one JSON list of objects."""
+def _read_json(path: Path) -> tuple[pa.Table, str]:
+    """Reads one JSON object per line, one list of objects, or one object with nothing but such a list, and its name."""
     with pa.input_stream(str(path), compression="detect") as file:
         data = file.read().removeprefix(b"\xef\xbb\xbf")
     if not data.strip():
         raise UsageError("no-rows", f"`{path}` has no rows", "pass a file with at least one event")
     if data.lstrip().startswith(b"["):
-        return table_of(_columns_of(json.loads(data.decode("utf-8"))))
+        return table_of(_columns_of(json.loads(data.decode("utf-8")))), ""
     options = pyarrow.json.ReadOptions(block_size=LARGEST_BLOCK)
     try:
-        return pyarrow.json.read_json(pa.BufferReader(data), read_options=options)
+        return _rows_of_list(pyarrow.json.read_json(pa.BufferReader(data), read_options=options))
     except pa.ArrowInvalid:
-        return _read_mixed([json.loads(line) for line in data.decode("utf-8").splitlines() if line.strip()])
+        rows, records = _objects(data.decode("utf-8"))
+        return _read_mixed(rows), records
+
+
+def _rows_of_list(table: pa.Table) -> tuple[pa.Table, str]:
+    """Returns the elements as rows, and the name of the list, if a list of objects is the only column."""
+    kind = table.schema.field(0).type if table.num_columns == 1 else pa.null()
+    if not pa.types.is_list(kind) or not pa.types.is_struct(kind.value_type):
+        return table, ""
+    return pa.Table.from_struct_array(pc.list_flatten(table.column(0))), table.column_names[0]
+
+
+def _objects(text: str) -> tuple[list[Any], str]:
+    """Returns the objects of the lines, or of the only list of one object, and the name of that list."""
+    try:
+        rows = [json.loads(line) for line in text.splitlines() if line.strip()]
+    except json.JSONDecodeError as error:
+        try:
+            rows = [json.loads(text)]
+        except json.JSONDecodeError:
+            raise error from None
+    match rows:
+        case [{**only}] if len(only) == 1 and isinstance(found := next(iter(only.values())), list):
+            return found, next(iter(only))
+        case _:
+            return rows, ""
 
 
 def _read_mixed(rows: list[Any]) -> pa.Table:

@@ -164,8 +164,7 @@ def _notation(leaves: Mapping[str, pa.ChunkedArray], name: str, table: pa.Table,
     if values is None or not is_text(values.type):
         return None
     found = read_times(values, path.stat().st_mtime)[1]
-    months = [month for month, _ in found.years] if found is not None else []
-    if len(set(months)) < len(months):
+    if found is not None and not found.reads_each_line:
         # A pipeline reads each line on its own.
         said = f"the times of `{name}` have no year and span more than a year"
         raise UsageError("no-year", said, "add the year to the times, or split the file")
