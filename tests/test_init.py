@@ -238,7 +238,7 @@ def test_a_row_with_too_few_cells(folder: Path) -> None:
     name = written(folder, "csv", as_csv(rows(note=lambda n: '"a;\nb"'), ";") + "2024-03-01T12:00:00;Paid\n")
     made = command("init", "--data", name)
     assert made.exit_code == 2
-    assert "error[unreadable-events]: cannot read `events.csv` as csv: line 48 has 2 cells, but the header" in made.stderr
+    assert "cannot read `events.csv` as csv: line 48 has 2 cells, but the header has 4 columns" in made.stderr
     assert "hint: add the missing cells, or put a cell that contains `;` in double quotes" in made.stderr
 
 
@@ -448,11 +448,61 @@ def test_parse_mistakes(folder: Path, pattern: str, code: str) -> None:
     assert (found.exit_code, f"error[{code}]" in found.stderr) == (2, True), found.output
 
 
+BROKEN_IN = "".join(
+    f"2024-03-01T09:{minute:02}:{second:02} web sshd[7]: {said} for u{minute % 3} from 10.0.0.{minute % 9} port 7\n"
+    for minute in range(40)
+    for second, said in [
+        (1, "Failed password"),
+        *([(second, "Failed password") for second in (5, 9)] if minute == 12 else []),
+        (20, "Accepted password"),
+    ]
+)
+
+
+def test_a_success_after_failures_is_proposed(folder: Path) -> None:
+    """One failure before a success is usual; three are an alert, and its first match is shown.
+
+    The next success of this address, nine minutes later, is another match. Messages with varying parts are no types,
+    although they repeat.
+    """
+    said = check_project(log(folder, BROKEN_IN))
+    assert said["matches"]["succeeded"] == 2
+    again = command("init", "--data", "auth.log", "--to", "again")
+    assert "`AcceptedPassword` after 3 `FailedPassword` or more within 10 minutes, same `ip`" in again.stderr
+    first = again.stderr.partition("First match of `succeeded`, ip = 10.0.0.3:\n")[2].splitlines()[:5]
+    assert [line.split()[2] for line in first] == [*["FailedPassword"] * 4, "AcceptedPassword"]
+
+
+def test_bursts_have_windows_that_people_use(folder: Path) -> None:
+    """Nine failures in a second are a burst of a minute, and one alert. Bursts of other lines are another pattern."""
+    lines = [
+        f"2024-03-0{day}T09:00:0{n} web {program}[1]: {said} from 10.0.0.{day}\n"
+        for day in range(1, 10)
+        for program, said in [("sshd", "Failed password"), ("ftpd", "New connection")]
+        for n in range(9)
+    ]
+    assert check_project(log(folder, "".join(lines)))["matches"].items() >= {"repeated": 9, "repeated_2": 9}.items()
+    program = (folder / "first" / "program.ensue").read_text()
+    assert program.count("WITHIN 1 minute\n  SUPPRESS FOR 1 minute") == 2
+
+
+def test_jumps_are_relative_to_the_value(folder: Path) -> None:
+    """A change by 50 is usual for a price of 10,000, and a jump for a price of 100."""
+    lines = ["at,symbol,price"]
+    for n in range(200):
+        at = (BEGIN + dt.timedelta(seconds=n)).isoformat()
+        noise = n * n * 7919 % 1009 / 1009
+        lines += [f"{at},BIG,{10_000 + 50 * noise}", f"{at},SMALL,{100 + (50 if n == 150 else noise / 2)}"]
+    check_project(written(folder, "csv", "\n".join(lines) + "\n"))
+    program = (folder / "first" / "program.ensue").read_text()
+    assert re.search(r"WHERE abs\(b\.price - a\.price\) >= 0\.\d+ \* a\.price", program)
+
+
 # --- real files
 
 REAL = {
     "loghub_openssh_2k.log": ("ip", "line_number", ("FailedPassword", "InvalidUser")),
-    "loghub_linux_2k.log": ("source", "line_number", ("AuthenticationFailure",)),
+    "loghub_linux_2k.log": ("source", "line_number", ("AuthenticationFailure", "Connection")),
     "loghub_apache_2k.log": (None, "line_number", ("WorkerEnvInitOk",)),
     "nasdaq_trades.csv": ("id", None, ("Row",)),
     "bpic2013_incidents.csv.gz": ("case", None, ("Queued", "Accepted")),

@@ -214,7 +214,7 @@ def test_types(text: str, wanted: pa.DataType) -> None:
             "every(a.n > 3)",
             "unknown-function",
             "unknown function `every`",
-            "a condition on a list, such as `x.f > 1`, holds for each element; `min`, `max` and `count` reduce a list",
+            "a condition on a list, such as `x.f > 1`, is one on each element; aggregates such as `max` reduce it",
         ),
         ("lenght(a.s) > 3", "unknown-function", "unknown function `lenght`", "did you mean `length`?"),
         ("substring(a.s, 1)", "unknown-function", "unknown function `substring`", "did you mean `substr`?"),

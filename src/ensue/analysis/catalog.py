@@ -187,8 +187,8 @@ def inferred_catalog(
     """A catalog in which each stream has the fields that the query uses, for queries without data.
 
     `time` is the time column. Time is a timestamp if the query, or one of `other_windows`, uses units of time,
-    timestamps, or functions of timestamps or durations; otherwise it is an integer. Events have a duration if the query uses
-    CONCURRENT or if `end` is the column of their ends.
+    timestamps, or functions of timestamps or durations; otherwise it is an integer. Events have a duration if the query
+    uses CONCURRENT or if `end` is the column of their ends.
     """
     patterns = list(walk(query.pattern))
     windows = [query.within, *other_windows]

@@ -329,11 +329,11 @@ def _objects(text: str) -> tuple[list[Any], str]:
             rows = [json.loads(text)]
         except json.JSONDecodeError:
             raise error from None
-    match rows:
-        case [{**only}] if len(only) == 1 and isinstance(found := next(iter(only.values())), list):
-            return found, next(iter(only))
-        case _:
-            return rows, ""
+    if len(rows) == 1 and isinstance(rows[0], dict) and len(rows[0]) == 1:
+        name, found = next(iter(rows[0].items()))
+        if isinstance(found, list):
+            return found, str(name)
+    return rows, ""
 
 
 def _read_mixed(rows: list[Any]) -> pa.Table:

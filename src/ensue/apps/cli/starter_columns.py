@@ -230,6 +230,7 @@ def _choose_type(columns: Mapping[str, pa.ChunkedArray], rows: int) -> Choice | 
         and 2 <= _distinct(values) <= most
         and _mean_length(values) <= LONGEST_TYPE
         and (TYPE_NAMES.search(_last(name)) or not KEY_NAMES.search(_last(name)))
+        and not (MESSAGE_NAMES.search(_last(name)) and _has_parts(values))
     ]
     if any(TYPE_NAMES.search(_last(name)) for name in texts):
         return _best(texts, TYPE_NAMES, "few distinct texts")
@@ -241,6 +242,13 @@ def _choose_type(columns: Mapping[str, pa.ChunkedArray], rows: int) -> Choice | 
         ):
             return Choice(name, f"{_distinct(values)} distinct integers, and the name suggests a type")
     return _best(texts, TYPE_NAMES, "few distinct texts") if texts else None
+
+
+def _has_parts(column: pa.ChunkedArray) -> bool:
+    """Whether most texts have words and a number, as `Failed login of user 7`: the type is only a part of them."""
+    texts = column.cast(pa.string())
+    parted = pc.and_(pc.match_substring(texts, " "), pc.match_substring_regex(texts, "[0-9]"))
+    return bool((pc.mean(parted.cast(pa.int8())).as_py() or 0) > 0.5)
 
 
 def _choose_key(columns: Mapping[str, pa.ChunkedArray], rows: int) -> Choice | None:
