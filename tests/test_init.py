@@ -135,6 +135,11 @@ UGLY: dict[str, tuple[str, str | bytes | pa.Table]] = {
     ),
     "reserved words": ("csv", as_csv(renamed({"at": "end", "type": "in", "order_id": "case"}))),
     "byte order mark": ("csv", "\ufeff" + as_csv(rows())),
+    "floats as keys": (
+        "csv",
+        as_csv([{**r, "order_id": "" if i % 5 == 4 else f"{r['order_id']}.0"} for i, r in enumerate(rows())]),
+    ),
+    "blanks in the header": ("csv", as_csv(rows()).replace("at,type,order_id", " at , type , order_id ")),
     "semicolons": ("csv", as_csv(rows(), ";")),
     "tabs": ("csv", as_csv(rows(), "\t")),
     "Windows lines": ("csv", as_csv(rows()).replace("\n", "\r\n")),
@@ -175,6 +180,8 @@ HOPELESS: dict[str, tuple[str, str | bytes, str]] = {
         "Feb 02 10:00:00 a b: c\nDec 31 10:00:00 a b: c\nFeb 02 10:00:00 a b: c\n",
         "no-year",
     ),
+    "UTF-16": ("csv", as_csv(rows()).encode("utf-16"), "unreadable-events"),
+    "a list and its length": ("json", json.dumps({"Records": NESTED, "count": len(NESTED)}), "no-time"),
     "a poem": ("txt", "Shall I compare thee\nto a summer's day?\n", "unknown-log"),
 }
 
@@ -240,6 +247,35 @@ def test_a_row_with_too_few_cells(folder: Path) -> None:
     assert made.exit_code == 2
     assert "cannot read `events.csv` as csv: line 48 has 2 cells, but the header has 4 columns" in made.stderr
     assert "hint: add the missing cells, or put a cell that contains `;` in double quotes" in made.stderr
+
+
+def test_keys_that_names_and_values_suggest(folder: Path) -> None:
+    for name in ("floats as keys", "blanks in the header"):
+        made = command("init", "--data", written(folder, *UGLY[name]), "--to", "first", "--force", "--format", "json")
+        assert json.loads(made.stdout)["key"].strip() == "order_id"
+
+
+def test_hints_for_other_files(folder: Path) -> None:
+    """What is not the file that `init` needs is named, with what to do."""
+    headless = written(folder, "csv", as_csv(rows()).partition("\n")[2])
+    made = command("init", "--data", headless, "--to", "first")
+    assert "warning: the first line of `events.csv` has a time, but it is read as the names of" in made.stderr
+    made = command("init", "--data", written(folder, *HOPELESS["UTF-16"][:2]), "--to", "second")
+    assert "hint: convert it, for example with `iconv -f UTF-16 -t UTF-8`" in made.stderr
+    made = command("init", "--data", written(folder, *HOPELESS["a list and its length"][:2]), "--to", "second")
+    assert (
+        "hint: if the events are in the list `Records`, write one object per line: jq -c '.Records[]' FILE"
+        in made.stderr
+    )
+
+
+def test_a_column_that_no_query_can_use(folder: Path) -> None:
+    """The error of the simplest pattern is told, instead of a project that finds nothing."""
+    large = pa.array([2**63 + n for n in range(4)] * 2, pa.uint64())
+    table = pa.table({"at": pa.array(range(8), pa.timestamp("s")), "order_id": large})
+    made = command("init", "--data", written(folder, "parquet", table), "--to", "first")
+    assert "error[integer-range]: column `order_id` contains" in made.stderr
+    assert not (folder / "first").exists()
 
 
 # --- raw logs

@@ -132,6 +132,9 @@ def read_data(path: Path, parse: str | None = None) -> DataFile:
     if parse is not None and path.is_dir():
         raise UsageError("not-a-file", f"`{path}` is a folder; --parse requires a file", "pass one of its files")
     format = "text" if parse is not None and existing_file(path) else format_of(path)
+    if path.is_file() and format != "parquet" and _start(path).startswith((b"\xff\xfe", b"\xfe\xff")):
+        hint = "convert it, for example with `iconv -f UTF-16 -t UTF-8`"
+        raise UsageError("unreadable-events", f"`{path}` is UTF-16; expected UTF-8", hint)
     try:
         if path.is_dir():
             table, records = _read_folder(path, format)
@@ -218,6 +221,7 @@ def _empty_as_null(table: pa.Table) -> pa.Table:
 LARGEST_BLOCK = 1 << 24
 """How many bytes are read at once: a row has to fit."""
 
+_ISO_TIME = re.compile(r"\s*\d{4}-\d\d-\d\d[T ]\d\d:\d\d")
 _WRONG_TYPE = re.compile(r"In CSV column #(\d+): CSV conversion error")
 
 
@@ -225,6 +229,8 @@ def _read_csv(path: Path) -> pa.Table:
     """Reads a CSV file. A second column of the same name gets a number; a column of mixed types is text."""
     header = csv_header(path)
     names = _distinct_names(header)
+    if any(_ISO_TIME.match(name) for name in header):
+        messages(f"warning: the first line of `{path}` has a time, but it is read as the names of the columns")
     reading = pyarrow.csv.ReadOptions(block_size=LARGEST_BLOCK)
     renamed = [f"`{name}`" for name, given in zip(names, header, strict=True) if given and name != given]
     if renamed:

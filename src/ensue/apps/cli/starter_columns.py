@@ -120,7 +120,7 @@ def _given(name: str | None) -> Choice | None:
 
 
 def _last(name: str) -> str:
-    return name.rpartition(".")[2]
+    return name.rpartition(".")[2].strip()
 
 
 # --- time
@@ -196,6 +196,9 @@ def _time_hint(leaves: Mapping[str, pa.ChunkedArray]) -> str:
     ]
     if floats:
         return f"convert `{floats[0]}` from floating point to timestamps or integers"
+    for name, values in leaves.items():
+        if pa.types.is_list(values.type) and pa.types.is_struct(values.type.value_type):
+            return f"if the events are in the list `{name}`, write one object per line: jq -c '.{name}[]' FILE"
     return "set it with --time COLUMN; all its values must have one notation, such as ISO 8601"
 
 
@@ -256,7 +259,7 @@ def _choose_key(columns: Mapping[str, pa.ChunkedArray], rows: int) -> Choice | N
     counts = {
         name: _distinct(values)
         for name, values in columns.items()
-        if (pa.types.is_integer(_plain(values.type)) or is_text(values.type)) and _mean_length(values) <= LONGEST_TYPE
+        if (_counts(values) or is_text(values.type)) and _mean_length(values) <= LONGEST_TYPE
     }
     filled = {name: rows - columns[name].null_count for name in counts}
     repeated = {
@@ -276,6 +279,13 @@ def _choose_key(columns: Mapping[str, pa.ChunkedArray], rows: int) -> Choice | N
         chosen = max(texts, key=lambda name: repeated[name])
         return Choice(chosen, f"{repeated[chosen]:,} distinct texts that repeat")
     return None
+
+
+def _counts(column: pa.ChunkedArray) -> bool:
+    """Whether a column has integers, or floats that are: pandas writes integers next to empty cells as `7.0`."""
+    if not pa.types.is_floating(column.type):
+        return bool(pa.types.is_integer(_plain(column.type)))
+    return bool(pc.all(pc.equal(pc.floor(column), column)).as_py()) and column.null_count < len(column)
 
 
 def _message(columns: Mapping[str, pa.ChunkedArray]) -> str | None:

@@ -101,6 +101,13 @@ class Trial:
 
     def matches(self, candidate: Candidate, whole: bool) -> pa.Table | None:
         """Returns the matches of a pattern, or None."""
+        try:
+            return self.found(candidate, whole)
+        except EnsueError:
+            return None
+
+    def found(self, candidate: Candidate, whole: bool) -> pa.Table:
+        """Returns the matches of a pattern, or raises why there are none."""
         options: dict[str, Any] = {}
         if self.roles.type is not None and not self.events.declarations:
             options["type"] = self.roles.type.column
@@ -109,11 +116,8 @@ class Trial:
         text = f"{self.events.declarations}\n{candidate.text(whole)}"
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", EnsueWarning)
-            try:
-                limits = Limits(matches=max(1_000, 4 * self.table.num_rows))
-                return run(self.table, text, time=self.roles.time.column, limits=limits, **options)[candidate.name]
-            except EnsueError:
-                return None
+            limits = Limits(matches=max(1_000, 4 * self.table.num_rows))
+            return run(self.table, text, time=self.roles.time.column, limits=limits, **options)[candidate.name]
 
     def moderate(self, count: int) -> bool:
         """Whether a number of matches is worth reading: at least one, and at most 5 % of the rows."""
@@ -144,7 +148,8 @@ def find_patterns(trial: Trial) -> list[Finding]:
     for candidates in (_breaches(trial), _jumps(trial), _silences(trial)):
         found += islice(_moderate(trial, candidates), 1)
     if not found:
-        found = [Finding(single, trial.count(single)) for single in (_single(trial),)]
+        single = _single(trial)
+        found = [Finding(single, trial.found(single, whole=False).num_rows)]
     return found
 
 
