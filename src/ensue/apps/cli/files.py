@@ -30,7 +30,7 @@ class DataFile:
     """A file as a table, and how it was read.
 
     `known` names the format of a log, `pattern` has its columns. `records` is the name of the list that has the rows,
-    if a JSON file is one object with nothing but a list.
+    if JSON objects have nothing but a list. `one_document` says that a JSON file does not have an object on each line.
     """
 
     table: pa.Table
@@ -39,7 +39,7 @@ class DataFile:
     pattern: str | None = None
     known: str = ""
     separator: str = ","
-    json_list: bool = False
+    one_document: bool = False
     records: str = ""
 
 
@@ -122,9 +122,15 @@ def _start(path: Path) -> bytes:
     return start.removeprefix(b"\xef\xbb\xbf").lstrip()
 
 
-def is_json_list(path: Path) -> bool:
-    """Returns whether a JSON file is one list, not a line for each object."""
-    return path.is_file() and _start(path).startswith(b"[")
+def is_one_document(path: Path) -> bool:
+    """Returns whether a JSON file is one list or one object of several lines, not an object on each line."""
+    with pa.input_stream(str(path), compression="detect") as file:
+        lines = (line.strip() for line in io.BufferedReader(file))
+        first = next(filter(None, lines), b"").removeprefix(b"\xef\xbb\xbf")
+    try:
+        return not isinstance(json.loads(first), dict)
+    except (json.JSONDecodeError, UnicodeDecodeError):
+        return True
 
 
 def read_data(path: Path, parse: str | None = None) -> DataFile:
@@ -138,7 +144,8 @@ def read_data(path: Path, parse: str | None = None) -> DataFile:
     try:
         if path.is_dir():
             table, records = _read_folder(path, format)
-            return DataFile(table, format, records=records)
+            first = min(file for file in path.rglob("*") if file.is_file() and not file.name.startswith(("_", ".")))
+            return DataFile(table, format, records=records, one_document=format == "json" and is_one_document(first))
         match format:
             case "parquet":
                 return DataFile(pyarrow.parquet.ParquetFile(path).read(), format)
@@ -149,7 +156,7 @@ def read_data(path: Path, parse: str | None = None) -> DataFile:
                 return DataFile(table, format, parse, known.pattern, "" if parse is not None else known.name)
             case _:
                 table, records = _read_json(path)
-                return DataFile(table, format, json_list=is_json_list(path), records=records)
+                return DataFile(table, format, one_document=is_one_document(path), records=records)
     except (pa.ArrowException, json.JSONDecodeError, UnicodeDecodeError, OSError) as error:
         raise UsageError("unreadable-events", f"cannot read `{path}` as {format}: {error}") from error
 

@@ -144,7 +144,7 @@ def _options(own: Project) -> str:
         if own.file.separator != ",":
             options["sep"] = _quoted(own.file.separator.replace("\t", "\\t"))
         options |= {"escape": "'\"'"} | ({"multiLine": "true"} if _has_line_breaks(own.file.table) else {})
-    elif own.file.json_list or own.file.records:
+    elif own.file.one_document:
         options["multiLine"] = "true"
     said = ", ".join(f"{name}: {value}" for name, value in options.items())
     return f"\n    options: {{{said}}}" if said else ""
@@ -196,10 +196,11 @@ def _columns(own: Project) -> str:
 
 def _columns_of_records(file: DataFile) -> dict[str, str]:
     """Returns the columns that make each element of the list a row, with its fields as columns."""
-    records = _spark_name(file.records)
-    fields = [name for name in file.table.column_names if name != file.records]
-    fields += [name for name in file.table.column_names if name == file.records]
-    return {file.records: f"explode({records})"} | {name: f"{records}.{_spark_name(name)}" for name in fields}
+    row = file.records
+    while row in file.table.column_names:
+        row += "_row"
+    columns = {name: f"{_spark_name(row)}.{_spark_name(name)}" for name in file.table.column_names}
+    return {row: f"explode({_spark_name(file.records)})"} | columns
 
 
 def _spark_name(name: str) -> str:
