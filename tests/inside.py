@@ -280,7 +280,7 @@ NAMES = {
     ),
     "ensue.programs": ("program_statements", "single_statement"),
     "ensue.python.patterns": ("query_of",),
-    "ensue.python.values": ("window",),
+    "ensue.python.values": ("length_of", "window"),
     "ensue.rules": ("items_of",),
     "ensue.runtimes.spark": ("bucket", "java", "packages", "session"),
     "ensue.runtimes.spark.bucket": (

@@ -85,8 +85,8 @@ def test_several_problems_are_reported_at_once_in_the_order_of_the_text() -> Non
         (parse_items, "o: order(id) AND s: shipped(id)", "separate items with `,`"),
         (parse_items, "o befor s", "did you mean `before`?"),
         (parse_items, "o: order", "put the arguments of `order` in parentheses: `order(...)`"),
-        (parse_window, "'10 seconds'", "write `10 seconds`"),
-        (parse_window, "INTERVAL '1' HOUR", "write `1 hour`"),
+        (parse_window, "'10 seconds'", "write `10s`"),
+        (parse_window, "INTERVAL '1' HOUR", "write `1h`"),
     ],
 )
 def test_hints_for_the_texts_of_the_dsl(parse: Callable[[str], object], text: str, hint: str) -> None:

@@ -109,7 +109,7 @@ def test_rows_to_a_webhook(spark: SparkSession, tmp_path: Path, streaming: bool)
         text = f"""
 {stream}
 query: {STREAM_QUERY}
-sources: {SOURCE}{"    watermark: 0 seconds" if streaming else ""}
+sources: {SOURCE}{"    watermark: 0s" if streaming else ""}
 outputs:
   pair:
     webhook: {server.url}
@@ -242,7 +242,7 @@ name: paid orders
 mode: stream
 query: {STREAM_QUERY}
 sources: {SOURCE}
-    watermark: 0 seconds
+    watermark: 0s
 outputs: {{pair: {output}}}
 checkpointLocation: checkpoint
 trigger: {{{trigger}}}
@@ -293,7 +293,7 @@ def test_stream_stops_when_told(spark: SparkSession, tmp_path: Path) -> None:
     def show(name: str, rows: pa.Table) -> None:
         found.append(name)
 
-    pipeline = read_pipeline_text(stream_text("processingTime: 1 second", "console"), tmp_path / "pipeline.yaml", {})
+    pipeline = read_pipeline_text(stream_text("processingTime: 500ms", "console"), tmp_path / "pipeline.yaml", {})
     deadline = time.monotonic() + 900
     ran = run_pipeline(pipeline, show, stop=lambda: bool(found) or time.monotonic() > deadline)
     assert ran.stopped
@@ -306,7 +306,7 @@ def test_a_process_that_is_killed_loses_nothing(spark: SparkSession, tmp_path: P
     write_events(
         tmp_path, 1, [("08:00", "Order", 1), ("08:05", "Paid", 1), ("08:06", "Order", 2), ("08:30", "Other", 0)]
     )
-    (tmp_path / "pipeline.yaml").write_text(stream_text("processingTime: 1 second"))
+    (tmp_path / "pipeline.yaml").write_text(stream_text("processingTime: 1s"))
     command = [sys.executable, "-m", "ensue.apps.cli", "run", str(tmp_path / "pipeline.yaml")]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=dict(os.environ))
     try:

@@ -669,7 +669,7 @@ def _check_constraint(constraint: Constraint) -> Iterator[Problem]:
 def _check_length(window: patterns.Window) -> Iterator[Problem]:
     """The maximum length of a trace is a length of time and not zero."""
     if isinstance(window, patterns.Events):
-        message, hint = "ENDS WITHIN takes a duration, not a number of events", "for example `ENDS WITHIN 30 days`"
+        message, hint = "ENDS WITHIN takes a duration, not a number of events", "for example `ENDS WITHIN 30d`"
     elif (window.count if isinstance(window, patterns.Ticks) else window.nanoseconds) <= 0:
         message, hint = "the duration of ENDS WITHIN must be positive", "write the maximum duration of a trace"
     else:

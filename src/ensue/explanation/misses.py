@@ -80,7 +80,7 @@ class RequirementCount:
 
     @property
     def in_words(self) -> str:
-        """The near misses in one line: `WITHIN 10 minutes failed 3 times, closest 10 min 4 s`."""
+        """The near misses in one line: `WITHIN 10m failed 3 times, closest 10m 4s`."""
         if self.kind == TIE:
             return f"{self.tie_words}; {ADVICE}"
         times = self._times(self.near_misses or 0)

@@ -227,10 +227,10 @@ def _quoted_time(slip: Slip) -> str:
         return ""
     time = _TIME.match(" ".join(words[1:] if interval else words))
     if time is None:
-        return "for example `WITHIN 10 seconds`" if clause else ""
+        return "for example `WITHIN 10s`" if clause else ""
     unit = (time[2] or "").lower()
-    plural = "s" if time[1] != "1" and f"{unit}s" in UNITS and len(unit) > 2 else ""
-    return f"write `{clause}{time[1]} {unit}{plural}`" if unit in UNITS else f"write `{clause}{time[1]}`"
+    short = next((name for name, meant in UNITS.items() if meant == UNITS.get(unit)), "")
+    return f"write `{clause}{time[1]}{short}`"
 
 
 def _type_of_cast(slip: Slip) -> str:
@@ -390,7 +390,7 @@ _METHODS = {
     "timesormore": "write `A a{2,} ALL`",
     "optional": "write `A a*`, or an OR of the pattern with and without the item",
     "where": "write `A a [condition]`",
-    "within": "write `SEQ(A a, B b) WITHIN 10 minutes`",
+    "within": "write `SEQ(A a, B b) WITHIN 10m`",
 }
 """What to write instead of the methods of FlinkCEP, by their names in lower case."""
 

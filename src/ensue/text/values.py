@@ -28,12 +28,15 @@ UNITS = {
     "us": "us", "microsecond": "us", "microseconds": "us",
     "ms": "ms", "msec": "ms", "millisecond": "ms", "milliseconds": "ms",
     "s": "second", "sec": "second", "second": "second", "seconds": "second",
-    "min": "minute", "minute": "minute", "minutes": "minute",
+    "m": "minute", "min": "minute", "minute": "minute", "minutes": "minute",
     "h": "hour", "hour": "hour", "hours": "hour",
     "d": "day", "day": "day", "days": "day",
-    "week": "week", "weeks": "week",
+    "w": "week", "week": "week", "weeks": "week",
 }  # fmt: skip
-"""Each spelling of a unit of time, and its unit in `NANOSECONDS_PER`."""
+"""Each spelling of a unit of time, and its unit in `NANOSECONDS_PER`. The first one of a unit is the shortest."""
+
+_PARTS = {unit: expressions.NANOSECONDS_PER[UNITS[unit]] for unit in ("d", "h", "m", "s", "ms", "us", "ns")}
+"""The units in which durations are written, longest first."""
 
 _TIMESTAMP = re.compile(
     r"([0-9]{4})-([0-9]{2})-([0-9]{2})"
@@ -84,7 +87,7 @@ def read_real(text: str, negative: bool = False) -> float:
 def read_duration(amounts: list[tuple[str, str]], negative: bool = False) -> int:
     """The sum of (number, unit) pairs in nanoseconds.
 
-    >>> read_duration([("1", "hour"), ("30", "minutes")])
+    >>> read_duration([("1", "h"), ("30", "minutes")])
     5400000000000
     """
     total = sum((_amount(number, unit) for number, unit in amounts), Fraction(0))
@@ -116,20 +119,17 @@ def read_timestamp(text: str) -> tuple[int, bool]:
 
 
 def render_duration(nanoseconds: int) -> str:
-    """The duration in the largest unit that divides it.
+    """The duration as everything shows it: in messages, plans, reports and formatted queries. Query text can have it.
 
-    >>> render_duration(5_400_000_000_000), render_duration(0)
-    ('90 minutes', '0 seconds')
+    >>> render_duration(5_400_000_000_000), render_duration(-1_500_000_000), render_duration(0)
+    ('1h 30m', '-1s 500ms', '0s')
     """
-    if nanoseconds == 0:
-        return "0 seconds"
-    unit = max(
-        (name for name, size in expressions.NANOSECONDS_PER.items() if nanoseconds % size == 0),
-        key=expressions.NANOSECONDS_PER.__getitem__,
-    )
-    count = nanoseconds // expressions.NANOSECONDS_PER[unit]
-    plural = "" if unit in ("ns", "us", "ms") or abs(count) == 1 else "s"
-    return f"{count} {unit}{plural}"
+    left, parts = abs(nanoseconds), []
+    for unit, size in _PARTS.items():
+        count, left = divmod(left, size)
+        if count:
+            parts.append(f"{count}{unit}")
+    return ("-" if nanoseconds < 0 else "") + (" ".join(parts) or "0s")
 
 
 def render_timestamp(nanoseconds: int, zoned: bool) -> str:
@@ -146,9 +146,9 @@ def render_timestamp(nanoseconds: int, zoned: bool) -> str:
 
 def unit_hint(word: str) -> str:
     """A hint for an unknown unit of time."""
-    if word.casefold() == "m":
-        return "write `min` for minutes, `ms` for milliseconds"
-    return did_you_mean(word, UNITS) or "units: ns, us, ms, second, minute, hour, day, week"
+    if word == "M":
+        return "write `m` for minutes, `30d` for a month"
+    return did_you_mean(word, UNITS) or "units: ns, us, ms, s, m, h, d, w, or in words: second, minute, hour, day, week"
 
 
 def shorten(text: str, limit: int = 40) -> str:

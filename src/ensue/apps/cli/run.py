@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from ensue.apps.cli.check import Finding, problems_as_json, read_text
+from ensue.apps.cli.check import Finding, problems_as_json
 from ensue.apps.cli.detect import SHOWN_ROWS, matches_table, plain_value
+from ensue.apps.cli.input_files import input_name, read_input
 from ensue.apps.cli.signals import STOPPED, told_to_stop
 from ensue.apps.cli.terminal import counted, messages, open_console, show
 from ensue.apps.pipelines import Pipeline, read_pipeline_text
@@ -20,10 +21,10 @@ from ensue.errors import QueryError
 
 
 def read_pipeline_file(path: Path, as_json: bool) -> Pipeline:
-    """Reads a pipeline from a file. With `as_json`, it writes problems to stdout as a list."""
-    text = read_text(path)
+    """Reads a pipeline from a file or stdin. With `as_json`, it writes problems to stdout as a list."""
+    text = read_input(path)
     try:
-        return read_pipeline_text(text, path)
+        return read_pipeline_text(text, input_name(path))
     except QueryError as error:
         if not as_json or error.source is None:
             raise

@@ -25,6 +25,7 @@ PIPE_WIDTH = 160
 IN_OPTIONS = {
     r"`limits?=[^`]*`": "`--limit`",
     r"`type=`": "`--type`",
+    r"`name=`": "`--pattern`",
     r"`order=`": "`--order`",
     r"one table per stream": "one file per stream (`--events STREAM=FILE`)",
     r"`(since|until)=?`": r"`--\1`",

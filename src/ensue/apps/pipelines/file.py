@@ -17,6 +17,7 @@ from ensue.apps.pipelines.yaml_tree import Entries, Environment, FileValue, Text
 from ensue.errors import Problem, QueryError, Source, Span
 from ensue.plan.plans import DEFAULT_LIMIT
 from ensue.programs import Program, parse
+from ensue.python.values import length_of
 
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")
 
@@ -200,8 +201,7 @@ class _Builder:
         if isinstance(item, FileValue):
             return model.ConsoleSink()
         if "webhook" in item.values:
-            timeout = float(_text(item, "timeout") or 10)
-            return model.WebhookSink(item.values["webhook"], _options(item, "headers"), timeout)
+            return model.WebhookSink(item.values["webhook"], _options(item, "headers"), _seconds(item, "timeout", 10))
         mode = _text(item, "mode") or "append"
         return model.SparkSinkOf(item.values["format"], self._path(item, "path"), _options(item, "options"), mode)
 
@@ -242,6 +242,15 @@ def _text(mapped: CheckedMapping, key: str) -> str | None:
 def _number(mapped: CheckedMapping, key: str) -> int | None:
     text = _text(mapped, key)
     return None if text is None else int(text)
+
+
+def _seconds(mapped: CheckedMapping, key: str, usual: float) -> float:
+    """Returns a length of time that is written as a number of seconds or as a duration."""
+    text = _text(mapped, key)
+    if text is None:
+        return usual
+    nanoseconds = length_of(text)
+    return float(text) if nanoseconds is None else nanoseconds / 1e9
 
 
 def _options(mapped: CheckedMapping, key: str) -> dict[str, FileValue]:

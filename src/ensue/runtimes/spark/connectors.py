@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from ensue.errors import SchemaError
+from ensue.runtimes.moments import spark_interval
 from ensue.runtimes.spark.session import running_session, spark_session
 
 if TYPE_CHECKING:
@@ -120,12 +121,14 @@ def start_frame(
     from ensue.runtimes.spark.handle import StreamHandle
 
     writer: Any = frame.writeStream.foreachBatch(sink).option("checkpointLocation", checkpoint)
-    query = (writer.trigger(**trigger) if trigger else writer).start()
+    words = {word: spark_interval(value) if isinstance(value, str) else value for word, value in trigger.items()}
+    query = (writer.trigger(**words) if words else writer).start()
     return StreamHandle(frame.sparkSession, checkpoint, (query,), status=False)
 
 
 def with_watermark(frame: DataFrame, column: str, length: str) -> DataFrame:
-    return frame.withWatermark(column, length)
+    """The rows with a watermark, `length` behind the largest time of the column."""
+    return frame.withWatermark(column, spark_interval(length))
 
 
 @contextmanager

@@ -79,7 +79,7 @@ def find_roles(
         raise UsageError("no-rows", "the table has no rows", "pass a file with at least one event")
     chosen_time = _given(time) or _choose_time(leaves, path)
     notation = _notation(leaves, chosen_time.column, table, path)
-    table = with_time(table, chosen_time.column, path)
+    table = with_time(table, chosen_time.column, path.stat().st_mtime)
     _check_time(table, chosen_time.column)
     head = table.slice(0, SAMPLE)
     others = {name: values for name, values in leaves.items() if name not in (chosen_time.column, LINE)}

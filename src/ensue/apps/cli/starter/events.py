@@ -12,9 +12,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ensue.apps.cli.files import field_of
-from ensue.apps.cli.log_templates import extracted, fields_of, templates_of
 from ensue.apps.cli.logs import LINE
-from ensue.apps.cli.starter_columns import Choice, Roles, key_codes
+from ensue.apps.cli.starter.columns import Choice, Roles, key_codes
+from ensue.apps.cli.starter.templates import extracted, fields_of, templates_of
 from ensue.text.reserved_words import quote_name, quote_stream, quote_word
 
 MOST_DECLARED = 20

@@ -14,8 +14,8 @@ import numpy as np
 import pyarrow as pa
 
 from ensue.api import run
-from ensue.apps.cli.starter_columns import Roles
-from ensue.apps.cli.starter_events import Events
+from ensue.apps.cli.starter.columns import Roles
+from ensue.apps.cli.starter.events import Events
 from ensue.errors import EnsueError, EnsueWarning
 from ensue.plan.plans import Limits
 from ensue.text.reserved_words import quote_name, quote_word
@@ -36,20 +36,20 @@ TELLING = ("succeeded", "repeated", "jump")
 
 MOST_PAIRS = 6
 LENGTHS = {
-    "1 second": 1,
-    "10 seconds": 10,
-    "1 minute": 60,
-    "2 minutes": 120,
-    "5 minutes": 300,
-    "10 minutes": 600,
-    "30 minutes": 1800,
-    "1 hour": 3600,
-    "2 hours": 7200,
-    "6 hours": 21600,
-    "12 hours": 43200,
-    "1 day": 86400,
-    "2 days": 172800,
-    "7 days": 604800,
+    "1s": 1,
+    "10s": 10,
+    "1m": 60,
+    "2m": 120,
+    "5m": 300,
+    "10m": 600,
+    "30m": 1800,
+    "1h": 3600,
+    "2h": 7200,
+    "6h": 21600,
+    "12h": 43200,
+    "1d": 86400,
+    "2d": 172800,
+    "7d": 604800,
 }
 """Round durations, in seconds."""
 
@@ -197,7 +197,7 @@ def window(trial: Trial, gap: float) -> str:
         return str(max(1, int(gap)))
     seconds = gap / UNITS[kind.unit]
     fitting = (length for length, size in LENGTHS.items() if size >= seconds)
-    return next(fitting, f"{int(seconds // 86400) + 1} days")
+    return next(fitting, f"{int(seconds // 86400) + 1}d")
 
 
 def _lengths(trial: Trial) -> Iterator[tuple[str, int]]:
@@ -328,7 +328,7 @@ def _repeat(trial: Trial, stream: int, number: int, within: str) -> Candidate:
 
 def _breaches(trial: Trial) -> Iterator[Candidate]:
     """Yields patterns of a success after several failures of one key."""
-    own, within = trial.events, "10 minutes"
+    own, within = trial.events, "10m"
     if own.key is None or not pa.types.is_timestamp(trial.table.schema.field(trial.roles.time.column).type):
         return
     succeeded = [place for place, said in enumerate(own.said) if SUCCESS.search(said) and not FAILURE.search(said)]

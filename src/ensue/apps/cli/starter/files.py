@@ -14,9 +14,9 @@ import pyarrow.compute as pc
 
 from ensue.apps.cli.files import DataFile, field_of
 from ensue.apps.cli.logs import LINE, groups_of, one_group
-from ensue.apps.cli.starter_columns import Choice, Roles, is_text
-from ensue.apps.cli.starter_events import Events, one_line
-from ensue.apps.cli.starter_programs import Finding
+from ensue.apps.cli.starter.columns import Choice, Roles, is_text
+from ensue.apps.cli.starter.events import Events, one_line
+from ensue.apps.cli.starter.programs import Finding
 from ensue.text.formatter import format_text
 
 PROGRAM, PIPELINE, README = "program.ensue", "pipeline.yaml", "README.md"
@@ -130,10 +130,10 @@ outputs:
 {lines}
 
 # To run it as a stream, set `mode: stream`, remove `mode: overwrite`, set `path` to a folder of files, and add
-#   to the source:   {streaming}watermark: 10 minutes
+#   to the source:   {streaming}watermark: 10m
 #   to the pipeline: checkpointLocation: checkpoint
 #                    trigger:
-#                      processingTime: 10 seconds
+#                      processingTime: 10s
 {ordered}"""
 
 
