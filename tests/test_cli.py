@@ -92,6 +92,13 @@ def test_check_reports_every_problem_of_every_file(folder: Path) -> None:
     assert result.stderr.endswith("2 files checked, 3 problems\n")
 
 
+def test_check_knows_moments_by_functions_of_durations(folder: Path) -> None:
+    """Nothing else in the program says that times are timestamps."""
+    (folder / "soon.ensue").write_text("PATTERN SEQ(A a, B b) WHERE seconds(b.t - a.t) < 5")
+    result = ensue_command("check", "soon.ensue")
+    assert (result.exit_code, result.stderr) == (0, "1 file checked, 0 problems\n")
+
+
 def test_check_sees_times_that_cannot_hold(folder: Path) -> None:
     (folder / "never.ensue").write_text("PATTERN SEQ(A a, B b) WHERE b.t - a.t > 2 hours\n  WITHIN 1 hour")
     result = ensue_command("check", "never.ensue", "--format", "json")

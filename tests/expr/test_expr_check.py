@@ -210,6 +210,12 @@ def test_types(text: str, wanted: pa.DataType) -> None:
             "expected a condition, found an integer",
             "compare it with a value, for example `... != 0`",
         ),
+        (
+            "every(a.n > 3)",
+            "unknown-function",
+            "unknown function `every`",
+            "a condition on a list, such as `x.f > 1`, is one on each element; aggregates such as `max` reduce it",
+        ),
         ("lenght(a.s) > 3", "unknown-function", "unknown function `lenght`", "did you mean `length`?"),
         ("substring(a.s, 1)", "unknown-function", "unknown function `substring`", "did you mean `substr`?"),
         ("mod(a.i, 2)", "unknown-function", "unknown function `mod`", "write the remainder as `x % y`"),

@@ -88,7 +88,8 @@ def test_every_other_requirement_has_its_misses() -> None:
         (table([("Order", 0, 7), ("Paid", 5, 8)]), "no match: PARTITION BY id failed once, closest id = (7, 8)"),
         (
             table([("Order", 0, 7), ("Paid", 5, 7)], qty=22, sums=1),
-            "no match: no candidate is left after Order o [qty < 20]; all of them fail more than one requirement",
+            "no match: no candidate is left after Order o [qty < 20], closest o.qty = 22, needs < 20, 2 over; all of "
+            "them fail more than one requirement",
         ),
         (table([("Order", 0, 7), ("Paid", 5, 7)]), "1 match"),
     ],
@@ -294,3 +295,35 @@ def test_matches_with_a_forbidden_event_at_the_very_time() -> None:
         2,
         "Paid p at 2024-01-01 10:00:00 (qty = 5, sum = 3), at the very time of o, occurred after o",
     )
+
+
+def test_what_came_closest_if_all_choices_fail_several_requirements() -> None:
+    """The requirement that leaves no choice says how close those before it came, without being a near miss."""
+    events = pa.table(
+        {
+            "t": pa.array([0, 1, 2, 3, 10, 11], pa.timestamp("s")),
+            "type": ["F", "F", "F", "F", "L", "L"],
+            "k": [1, 1, 1, 1, 1, 2],
+            "x": [0.0, 1.5, 3.0, 4.5, 3.0, 9.0],
+        }
+    )
+    query = "PATTERN SEQ(COLLECT F f, L l) WHERE count(f) > 5 AND sum(f.x) > 20 PARTITION BY k WITHIN 1 minute"
+    found = ensue.why_not(events, query, time="t", type="type")
+    assert found.verdict == (
+        "no match: no candidate is left after count(f) > 5, closest count(f) = 4, needs > 5, 1 short; "
+        "all of them fail more than one requirement"
+    )
+    assert found.nearest == ()
+    assert "no near misses: what came closest failed this requirement and others\n  count(f) > 5 failed 2 times" in str(
+        found
+    )
+    assert "count(f) = 4, needs &gt; 5, 1 short" in found._repr_html_()
+    stopped = next(row for row in found.table.to_pylist() if row["what"] == "count(f) > 5")
+    assert (stopped["near_misses"], stopped["rank"], stopped["distance"]) == (0, None, 1.0)
+    assert [example["had"] for example in stopped["examples"]] == ["count(f) = 4", "count(f) = 0"]
+
+
+def test_a_repetition_that_never_occurs() -> None:
+    events = pa.table({"t": [1, 2, 3], "type": ["F", "F", "L"]})
+    found = ensue.why_not(events, "PATTERN SEQ(F f{3}, L l) WITHIN 10", time="t", type="type")
+    assert found.verdict == "no match: not enough events in order for F f{3}"

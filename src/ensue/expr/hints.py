@@ -246,5 +246,7 @@ def function_hint(name: str) -> str:
         return "write the remainder as `x % y`"
     if name in ("cast", "try_cast"):
         return f"write the type after AS: {name.upper()}(x AS BIGINT)"
+    if name in ("all", "any", "every", "exists", "forall"):
+        return "a condition on a list, such as `x.f > 1`, is one on each element; aggregates such as `max` reduce it"
     meant = _OTHER_NAMES.get(name)
     return f"did you mean `{meant}`?" if meant else did_you_mean(name, (*FUNCTIONS, *aggregate_names()))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta, timezone
+from decimal import Decimal
 from fractions import Fraction
 from functools import reduce
 from typing import Any
@@ -66,10 +67,20 @@ def read_integer(digits: str, negative: bool = False) -> int:
 
 
 def read_real(text: str, negative: bool = False) -> float:
-    """The float, which must be finite."""
+    """The float, which must be finite and have all digits of the text.
+
+    >>> read_real("0.1"), read_real("1.50", negative=True)
+    (0.1, -1.5)
+    """
     value = float(text)
     if value == float("inf"):
         raise LiteralError("number-too-large", f"the number `{shorten(text)}` does not fit into 64 bits")
+    if Decimal(repr(value)) != Decimal(text):
+        raise LiteralError(
+            "number-precision",
+            f"the number `{shorten(text)}` has more digits than a 64-bit float keeps",
+            hint=f"write {value!r}, the closest float, or CAST('...' AS DECIMAL(p, s)) for a comparison with decimals",
+        )
     return -value if negative else value
 
 

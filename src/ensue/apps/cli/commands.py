@@ -342,7 +342,7 @@ def report(
     title: Annotated[
         str | None, typer.Option(help="title of the page; default: the name of the file", show_default=False)
     ] = None,
-    keys: Annotated[int, typer.Option(min=1, help="number of keys to show; keys with matches come first")] = 50,
+    keys: Annotated[int, typer.Option(min=1, help="number of keys to show; keys with matches come first")] = 200,
     format: Annotated[ProblemFormat, typer.Option(help="json: a summary on stdout")] = ProblemFormat.TEXT,
 ) -> None:
     """Write the results of a program as one HTML page.

@@ -19,7 +19,7 @@ import pyarrow.parquet
 
 from ensue.apps.cli.input_files import InputFile
 from ensue.apps.cli.logs import LINE, format_of_lines, read_lines, read_log
-from ensue.apps.cli.terminal import UsageError, existing_file, messages
+from ensue.apps.cli.terminal import UsageError, counted, existing_file, messages
 from ensue.apps.cli.times import read_times
 from ensue.errors import Problem
 from ensue.plan.inputs import without_unusable
@@ -28,7 +28,11 @@ from ensue.runtimes.tables import mixed_column, table_of
 
 @dataclass(frozen=True, slots=True)
 class DataFile:
-    """A file as a table, and how it was read. `known` names the format of a log, `pattern` has its columns."""
+    """A file as a table, and how it was read.
+
+    `known` names the format of a log, `pattern` has its columns. `records` is the name of the list that has the rows,
+    if JSON objects have nothing but a list. `one_document` says that a JSON file does not have an object on each line.
+    """
 
     table: pa.Table
     format: str
@@ -36,7 +40,8 @@ class DataFile:
     pattern: str | None = None
     known: str = ""
     separator: str = ","
-    json_list: bool = False
+    one_document: bool = False
+    records: str = ""
 
 
 SUFFIXES = ".parquet, .csv, .json, .jsonl, .ndjson, .log or .txt"
@@ -134,9 +139,15 @@ def _start(given: InputFile) -> bytes:
     return start.removeprefix(b"\xef\xbb\xbf").lstrip()
 
 
-def _is_json_list(given: InputFile) -> bool:
-    """Returns whether a JSON file is one list, not a line for each object."""
-    return _start(given).startswith(b"[")
+def _is_one_document(given: InputFile) -> bool:
+    """Returns whether a JSON file is one list or one object of several lines, not an object on each line."""
+    with given.open() as file:
+        lines = (line.strip() for line in io.BufferedReader(file))
+        first = next(filter(None, lines), b"").removeprefix(b"\xef\xbb\xbf")
+    try:
+        return not isinstance(json.loads(first), dict)
+    except (json.JSONDecodeError, UnicodeDecodeError):
+        return True
 
 
 def read_data(path: Path, parse: str | None = None) -> DataFile:
@@ -150,9 +161,12 @@ def _read(given: InputFile, parse: str | None) -> DataFile:
     if parse is not None and given.content is None:
         existing_file(given.path)
     format = "text" if parse is not None else _format_of(given)
+    if not given.path.is_dir() and format != "parquet" and _start(given).startswith((b"\xff\xfe", b"\xfe\xff")):
+        hint = "convert it, for example with `iconv -f UTF-16 -t UTF-8`"
+        raise UsageError("unreadable-events", f"`{given.name}` is UTF-16; expected UTF-8", hint)
     try:
         if given.path.is_dir():
-            return DataFile(_read_folder(given.path, format), format)
+            return _read_folder(given.path, format)
         match format:
             case "parquet":
                 # Parquet is compressed inside, and read from several places.
@@ -164,7 +178,8 @@ def _read(given: InputFile, parse: str | None) -> DataFile:
                 table, known = read_log(given, parse)
                 return DataFile(table, format, parse, known.pattern, "" if parse is not None else known.name)
             case _:
-                return DataFile(_read_json(given), format, json_list=_is_json_list(given))
+                table, records = _read_json(given)
+                return DataFile(table, format, one_document=_is_one_document(given), records=records)
     except (pa.ArrowException, json.JSONDecodeError, UnicodeDecodeError, OSError) as error:
         raise UsageError("unreadable-events", f"cannot read `{given.name}` as {format}: {error}") from error
 
@@ -211,14 +226,22 @@ def field_of(table: pa.Table, path: str) -> pa.ChunkedArray | None:
     return column
 
 
-def _read_folder(path: Path, format: str) -> pa.Table:
+def _read_folder(path: Path, format: str) -> DataFile:
     """Reads all files of a folder, with columns for subfolder names such as `day=2025-03-10`."""
     import pyarrow.dataset
 
     if format == "text":
         raise UsageError("not-a-file", f"`{path}` is a folder of text files; expected a file", "pass one of its files")
     table = pyarrow.dataset.dataset(path, format=format, partitioning="hive").to_table()
-    return _empty_as_null(table) if format == "csv" else table
+    match format:
+        case "csv":
+            return DataFile(_empty_as_null(table), format)
+        case "json":
+            first = min(file for file in path.rglob("*") if file.is_file() and not file.name.startswith(("_", ".")))
+            table, records = _rows_of_list(table)
+            return DataFile(table, format, one_document=_is_one_document(InputFile(first)), records=records)
+        case _:
+            return DataFile(table, format)
 
 
 def _empty_as_null(table: pa.Table) -> pa.Table:
@@ -234,6 +257,7 @@ def _empty_as_null(table: pa.Table) -> pa.Table:
 LARGEST_BLOCK = 1 << 24
 """How many bytes are read at once: a row has to fit."""
 
+_ISO_TIME = re.compile(r"\s*\d{4}-\d\d-\d\d[T ]\d\d:\d\d")
 _WRONG_TYPE = re.compile(r"In CSV column #(\d+): CSV conversion error")
 
 
@@ -241,6 +265,8 @@ def _read_csv(given: InputFile) -> pa.Table:
     """Reads a CSV file. A second column of the same name gets a number; a column of mixed types is text."""
     header = _csv_header(given)
     names = _distinct_names(header)
+    if any(_ISO_TIME.match(name) for name in header):
+        messages(f"warning: the first line of `{given.name}` has a time, but it is read as the names of the columns")
     reading = pyarrow.csv.ReadOptions(block_size=LARGEST_BLOCK)
     renamed = [f"`{name}`" for name, written in zip(names, header, strict=True) if written and name != written]
     if renamed:
@@ -260,10 +286,27 @@ def _read_csv(given: InputFile) -> pa.Table:
             )
             return _empty_as_null(table)
         except pa.ArrowInvalid as error:
+            if "Expected" in str(error):
+                _refuse_uneven(given, names)
             found = _WRONG_TYPE.search(str(error))
             if found is None or int(found[1]) >= len(names) or names[int(found[1])] in types:
                 raise
             types[names[int(found[1])]] = pa.string()
+
+
+def _refuse_uneven(given: InputFile, names: Sequence[str]) -> None:
+    """Raises an error for the first row that has more or fewer cells than the header."""
+    separator = _separator_of(given)
+    with given.open() as file:
+        text = file.read().decode("utf-8-sig", errors="replace")
+    rows = csv.reader(io.StringIO(text, newline=""), delimiter=separator)
+    line = 1
+    for cells in rows:
+        if cells and len(cells) != len(names):
+            said = f"line {line} has {counted(len(cells), 'cell')}, but the header has {counted(len(names), 'column')}"
+            hint = f"add the missing cells, or put a cell that contains `{separator}` in double quotes"
+            raise UsageError("unreadable-events", f"cannot read `{given.name}` as csv: {said}", hint)
+        line = rows.line_num + 1
 
 
 def _first_line(given: InputFile) -> str:
@@ -297,19 +340,44 @@ def _distinct_names(header: Sequence[str]) -> list[str]:
     return names
 
 
-def _read_json(given: InputFile) -> pa.Table:
-    """Reads one JSON object per line, or one JSON list of objects."""
+def _read_json(given: InputFile) -> tuple[pa.Table, str]:
+    """Reads one JSON object per line, one list of objects, or one object with nothing but such a list, and its name."""
     with given.open() as file:
         data = file.read().removeprefix(b"\xef\xbb\xbf")
     if not data.strip():
         raise UsageError("no-rows", f"`{given.name}` has no rows", "pass a file with at least one event")
     if data.lstrip().startswith(b"["):
-        return table_of(_columns_of(json.loads(data.decode("utf-8"))))
+        return table_of(_columns_of(json.loads(data.decode("utf-8")))), ""
     options = pyarrow.json.ReadOptions(block_size=LARGEST_BLOCK)
     try:
-        return pyarrow.json.read_json(pa.BufferReader(data), read_options=options)
+        return _rows_of_list(pyarrow.json.read_json(pa.BufferReader(data), read_options=options))
     except pa.ArrowInvalid:
-        return _read_mixed([json.loads(line) for line in data.decode("utf-8").splitlines() if line.strip()])
+        rows, records = _objects(data.decode("utf-8"))
+        return _read_mixed(rows), records
+
+
+def _rows_of_list(table: pa.Table) -> tuple[pa.Table, str]:
+    """Returns the elements as rows, and the name of the list, if a list of objects is the only column."""
+    kind = table.schema.field(0).type if table.num_columns == 1 else pa.null()
+    if not pa.types.is_list(kind) or not pa.types.is_struct(kind.value_type):
+        return table, ""
+    return pa.Table.from_struct_array(pc.list_flatten(table.column(0))), table.column_names[0]
+
+
+def _objects(text: str) -> tuple[list[Any], str]:
+    """Returns the objects of the lines, or of the only list of one object, and the name of that list."""
+    try:
+        rows = [json.loads(line) for line in text.splitlines() if line.strip()]
+    except json.JSONDecodeError as error:
+        try:
+            rows = [json.loads(text)]
+        except json.JSONDecodeError:
+            raise error from None
+    if len(rows) == 1 and isinstance(rows[0], dict) and len(rows[0]) == 1:
+        name, found = next(iter(rows[0].items()))
+        if isinstance(found, list):
+            return found, str(name)
+    return rows, ""
 
 
 def _read_mixed(rows: list[Any]) -> pa.Table:

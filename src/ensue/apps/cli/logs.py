@@ -43,7 +43,7 @@ FORMATS = (
         r"^(?P<time>[0-9]{4}/[0-9]{2}/[0-9]{2} [0-9:]{8}) \[(?P<level>\w+)\] (?P<pid>[0-9]+)#[0-9]+: "
         r"(?:\*(?P<connection>[0-9]+) )?(?P<message>.*)",
     ),
-    LogFormat("syslog", rf"^(?:<[0-9]+>)?(?P<time>\w{{3}} +[0-9]+ [0-9:]{{8}}) (?P<host>\S+) {_PROGRAM}"),
+    LogFormat("syslog", rf"^(?:<[0-9]+>)?(?P<time>\w{{3}} +[0-9]+ [0-9:]{{8}}) (?P<host>\S+) +(?:-- )?{_PROGRAM}"),
     LogFormat("time, level and message", rf"^\[?{_ISO}\]?[ ,|]+\[?(?P<level>{_LEVELS})\]?[ :|]+(?P<message>.*)"),
     LogFormat("syslog with ISO 8601 times", rf"^(?:<[0-9]+>[0-9]* ?)?{_ISO} (?P<host>\S+) {_PROGRAM}"),
 )
