@@ -75,7 +75,8 @@ def read_real(text: str, negative: bool = False) -> float:
     value = float(text)
     if value == float("inf"):
         raise LiteralError("number-too-large", f"the number `{shorten(text)}` does not fit into 64 bits")
-    if Decimal(repr(value)) != Decimal(text):
+    # 9223372036854775808.0 is exact, although a float is written with fewer digits.
+    if Decimal(text) not in (Decimal(repr(value)), Decimal(value)):
         raise LiteralError(
             "number-precision",
             f"the number `{shorten(text)}` has more digits than a 64-bit float keeps",
