@@ -77,6 +77,7 @@ class Results(Mapping[str, Any]):
         self, names: Sequence[str] = (), tables: Sequence[Any] = (), together: Callable[[], Any] | None = None
     ) -> None:
         self._reports: Callable[[], Mapping[str, Report]] = dict
+        self._ties: Callable[[], Mapping[str, Report]] = dict
         self._known: Mapping[str, Report] | None = None
         self.shared: tuple[Any, ...] = ()
         self._places = {name: place for place, name in enumerate(names)}
@@ -275,6 +276,7 @@ def run(
         results = Results(names, matched.frames, lambda: matched.together(names))
         results.shared = tuple(group.frame for group in matched.shared)
         results._reports = lambda: {names[place]: report for place, report in matched.reports().items()}
+        results._ties = lambda: {names[place]: report for place, report in matched.reports(only_tying=True).items()}
         return results
     loaded = load_tables(source.table, statements, source.columns, match_id, fixed, options, period)
     step = loaded.run()
@@ -470,6 +472,15 @@ def warn_set_aside(report: Report, told: Collection[Tie] = ()) -> None:
         warn(f"{counted(rows, 'row', 'rows')} ignored: {reason}")
     for words in report.tie_words(told) if report.ties else ():
         warn(words, EnsueNotice)
+
+
+def tell_ties(found: Results) -> None:
+    """Emit a notice about the ties of results on Spark. It runs a job for the patterns that may have ties.
+
+    Without Spark, `run` has told them.
+    """
+    for report in found._ties().values():
+        warn_set_aside(report)
 
 
 # --- `ensue.any_match`
