@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 import pyarrow as pa
@@ -63,7 +63,7 @@ def check_columns(pipeline: Pipeline) -> None:
 def cleaned(problem: Problem, hidden: Mapping[str, str]) -> Problem:
     """Returns the problem without the values of variables."""
     message, label, hint = (redact(text, hidden) for text in (problem.message, problem.label, problem.hint))
-    return Problem(problem.code, message, problem.span, label, hint)
+    return replace(problem, message=message, label=label, hint=hint)
 
 
 @dataclass(frozen=True, slots=True)
@@ -275,19 +275,19 @@ def in_file(error: QueryError, pipeline: Pipeline) -> QueryError:
 
 def located(error: CodedError, pipeline: Pipeline) -> Problem:
     """Returns the problem of an error about events or tables, at the key of the file that names the column."""
-    hint = f"\nhint: {error.hint}" if error.hint else ""
-    message = str(error).removeprefix(f"error[{error.code}]: ").removesuffix(hint)
+    code, hint = error.code, f"\nhint: {error.hint}" if error.hint else ""
+    message = str(error).removeprefix(f"error[{code}]: ").removesuffix(hint)
     given = [column for source in pipeline.sources for column in _roles(source)]
     of_tables = [_place_of(table) for name, table in pipeline.tables.items() if f"`{name}`" in message]
     named = [column for column in given if f"`{column.value}`" in message]
     place = next(iter([*of_tables, *named, _place_of(pipeline.sources[0].table)]))
-    if error.code != "time-type":
-        return Problem(error.code, message, place.span, hint=error.hint)
+    if code != "time-type":
+        return Problem(code, message, place.span, hint=error.hint)
     column = place.value
     hint = (
         f"convert it with `columns: {{{column}: CAST({column} AS TIMESTAMP)}}`, or declare it in `schema` as TIMESTAMP"
     )
-    return Problem(error.code, message, place.span, hint=hint)
+    return Problem(code, message, place.span, hint=hint)
 
 
 def reading_of(pipeline: Pipeline) -> Columns:

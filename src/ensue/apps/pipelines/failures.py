@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 
 from ensue.apps.pipelines.columns import cleaned, in_file, located
@@ -68,9 +68,9 @@ def _of_run(error: CodedError, pipeline: Pipeline) -> Problem:
     """The problem of an error of Ensue: about the checkpoint, or about the columns of a source."""
     problem = located(error, pipeline)
     if isinstance(error, LimitError):
-        return Problem(error.code, problem.message, hint="set `limit` of the pipeline, or use a more selective pattern")
+        return replace(problem, span=None, hint="set `limit` of the pipeline, or use a more selective pattern")
     if isinstance(error, StateError) and pipeline.checkpoint is not None:
-        return Problem(error.code, problem.message, pipeline.checkpoint.span, hint=error.hint)
+        return replace(problem, span=pipeline.checkpoint.span)
     return problem
 
 
@@ -108,9 +108,9 @@ def _own(failure: SparkFailure, pipeline: Pipeline, step: Step) -> Problem | Non
         return None
     given = pipeline.program_file or pipeline.query
     span = None if given is None else given.span
-    message, *rest = found[2].split("\n")
+    code, (message, *rest) = found[1], found[2].split("\n")
     label = next((line.partition("--> ")[2] for line in rest if "--> " in line), "")
-    return Problem(found[1], message, span, f"at {label}" if label else "", (found[3] or "").strip())
+    return Problem(code, message, span, f"at {label}" if label else "", (found[3] or "").strip())
 
 
 def _file(failure: SparkFailure, pipeline: Pipeline, step: Step) -> Problem | None:
@@ -232,7 +232,12 @@ def _checkpoint(failure: SparkFailure, pipeline: Pipeline, step: Step) -> Proble
         return None
     if "CONCURRENT_STREAM_LOG_UPDATE" in failure.text:
         hint = "stop the other run, or use another `checkpointLocation`"
-        return Problem("pipeline-checkpoint", f"another run uses the checkpoint `{own}`", own.span, hint=hint)
+        return Problem(
+            "pipeline-checkpoint",
+            f"another run uses the checkpoint `{pipeline.source.quote(own.span)}`",
+            own.span,
+            hint=hint,
+        )
     if _CHECKPOINT.search(failure.text) or (_UNWRITABLE.search(failure.message) and own.value in failure.message):
         message = f"the checkpoint cannot be used: {failure.message}"
         hint = "use a folder that this process can write, and that only this pipeline uses"

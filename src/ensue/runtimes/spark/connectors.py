@@ -113,9 +113,10 @@ def start_frame(
     frame: DataFrame, sink: Callable[[DataFrame, int], None], checkpoint: str, trigger: Mapping[str, Any]
 ) -> StreamHandle:
     """Start a stream and pass its micro-batches to a function."""
+    from ensue.runtimes.spark.failures import WithoutTraces
     from ensue.runtimes.spark.handle import StreamHandle
 
-    writer: Any = frame.writeStream.foreachBatch(sink).option("checkpointLocation", checkpoint)
+    writer: Any = frame.writeStream.foreachBatch(WithoutTraces(sink)).option("checkpointLocation", checkpoint)
     query = (writer.trigger(**trigger) if trigger else writer).start()
     return StreamHandle(frame.sparkSession, checkpoint, (query,), status=False)
 

@@ -5,10 +5,14 @@ from __future__ import annotations
 import logging
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
 LONGEST = 2000
 """The maximum number of characters of a message."""
@@ -74,6 +78,27 @@ def _cut(message: str) -> str:
     for end in _ENDS:
         message = message.partition(end)[0]
     return message.strip()[:LONGEST]
+
+
+@dataclass(frozen=True, slots=True)
+class WithoutTraces:
+    """Calls the function of a micro-batch. An error of Java in it keeps its causes, but not its traces.
+
+    Spark searches the text of the error with a regular expression that overflows the stack on long texts, for example
+    when a stream is stopped in the middle of a micro-batch.
+    """
+
+    function: Callable[[DataFrame, int], None]
+
+    def __call__(self, rows: DataFrame, batch: int) -> None:
+        try:
+            self.function(rows, batch)
+        except Exception as error:
+            if not hasattr(error, "java_exception"):
+                raise
+            lines = [line for line in str(error).splitlines() if not line.startswith(("\tat ", "\t... "))]
+            # Spark recognizes an interrupted micro-batch by this name.
+            raise RuntimeError("py4j.protocol.Py4JJavaError: " + "\n".join(lines)[:LONGEST]) from None
 
 
 # --- where traces go
