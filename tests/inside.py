@@ -25,6 +25,7 @@ NAMES = {
     "ensue.apps.cli.files": ("read_sources",),
     "ensue.apps.cli.orders": ("draw_orders",),
     "ensue.apps.cli.program_files": ("read_program",),
+    "ensue.apps.cli.signals": ("told_to_stop",),
     "ensue.apps.pipelines": ("published_schema", "read_pipeline"),
     "ensue.apps.pipelines.columns": ("check_columns",),
     "ensue.apps.pipelines.ddl": ("DdlError", "read_ddl"),

@@ -8,9 +8,11 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,10 +20,11 @@ import pyarrow as pa
 import pyarrow.dataset
 import pyarrow.parquet
 import pytest
+from typer.testing import CliRunner
 
 import ensue
 from actions.test_webhooks import Server
-from inside import NO_TIME, NOT_JSON, PipelineRun, read_pipeline_text, run_pipeline
+from inside import NO_TIME, NOT_JSON, PipelineRun, app, read_pipeline_text, run_pipeline
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -468,3 +471,105 @@ def test_a_process_that_is_killed_loses_nothing(spark: SparkSession, tmp_path: P
     write_events(tmp_path, 2, [("08:40", "Paid", 2), ("12:00", "Other", 0)])
     run_text(stream_text("availableNow: true"), tmp_path)
     assert ids_in(tmp_path / "out", "json") == [1, 2]
+
+
+# --- stopped by a signal
+
+
+def signal_when(there: Callable[[], object], ending: signal.Signals) -> threading.Thread:
+    """Sends a signal to this process as soon as something is there."""
+
+    def wait() -> None:
+        deadline = time.monotonic() + 900
+        while not there() and time.monotonic() < deadline:
+            time.sleep(0.05)
+        os.kill(os.getpid(), ending)
+
+    thread = threading.Thread(target=wait, daemon=True)
+    thread.start()
+    return thread
+
+
+def test_a_signal_ends_a_stream_and_the_next_run_resumes(spark: SparkSession, tmp_path: Path) -> None:
+    """In this process and as soon as rows arrive: the exit code of SIGTERM, each match once over both runs."""
+    write_events(
+        tmp_path, 1, [("08:00", "Order", 1), ("08:05", "Paid", 1), ("08:06", "Order", 2), ("08:30", "Other", 0)]
+    )
+    text = stream_text("availableNow: true")
+    (tmp_path / "pipeline.yaml").write_text(text.replace("trigger: {availableNow: true}\n", ""))
+    thread = signal_when(lambda: list((tmp_path / "out").glob("batch=*/_SUCCESS")), signal.SIGTERM)
+    result = CliRunner().invoke(app, ["run", str(tmp_path / "pipeline.yaml")])
+    thread.join(900)
+    assert (result.exit_code, result.stdout) == (143, "")
+    assert result.stderr.endswith("paid orders stopped; the next run resumes from here\n")
+    assert "Traceback" not in result.stderr
+    write_events(tmp_path, 2, [("08:40", "Paid", 2), ("12:00", "Other", 0)])
+    run_text(text, tmp_path)
+    assert ids_in(tmp_path / "out", "json") == [1, 2]
+
+
+def child(path: Path, ending: signal.Signals, there: Callable[[], object], group: bool) -> tuple[int, str]:
+    """Runs a pipeline in a process of its own until something is there, and sends it a signal. Its code and stderr."""
+    command = [sys.executable, "-m", "ensue.apps.cli", "run", str(path)]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True)
+    try:
+        deadline = time.monotonic() + 900
+        while not there() and time.monotonic() < deadline:
+            assert process.poll() is None, process.stderr.read() if process.stderr else ""
+            time.sleep(0.1)
+        (os.killpg if group else os.kill)(process.pid, ending)
+        said = process.communicate(timeout=900)[1]
+    finally:
+        if process.poll() is None:
+            process.kill()
+    return process.returncode, said
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("ending", "when", "group"),
+    [
+        (signal.SIGTERM, "start", False),
+        (signal.SIGINT, "start", False),
+        (signal.SIGTERM, "micro-batch", False),
+        (signal.SIGINT, "micro-batch", False),
+        (signal.SIGTERM, "micro-batch", True),
+    ],
+)
+def test_a_stream_in_a_process_is_stopped(
+    spark: SparkSession, tmp_path: Path, ending: signal.Signals, when: str, group: bool
+) -> None:
+    """While Spark starts, and in the middle of a micro-batch; a supervisor sends it to the process of Spark as well."""
+    pairs = 2000
+    events = [(f"08:{n % 60:02}", kind, n) for n in range(pairs) for kind in ("Order", "Paid")]
+    write_events(tmp_path, 1, [(at if kind == "Order" else "09:00", kind, n) for at, kind, n in events])
+    text = stream_text("availableNow: true").replace("WITHIN 1 hour", "WITHIN 2 hours")
+    (tmp_path / "pipeline.yaml").write_text(text.replace("trigger: {availableNow: true}\n", ""))
+    offsets = tmp_path / "checkpoint" / "program" / "by-id" / "offsets" / "0"
+    log = Path(tempfile.gettempdir())
+    known = set(log.glob("ensue-run-*"))
+    there = offsets.exists if when == "micro-batch" else lambda: set(log.glob("ensue-run-*")) - known
+    code, said = child(tmp_path / "pipeline.yaml", ending, there, group)
+    assert code == 128 + ending, said
+    assert "Traceback" not in said
+    assert "\tat " not in said
+    assert "the next run resumes from here" in said
+    write_events(tmp_path, 2, [("15:00", "Other", 0)])
+    run_text(text, tmp_path)
+    assert ids_in(tmp_path / "out", "json") == list(range(pairs))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("ending", [signal.SIGTERM, signal.SIGINT])
+def test_a_batch_in_a_process_is_stopped(spark: SparkSession, tmp_path: Path, ending: signal.Signals) -> None:
+    write_events(
+        tmp_path, 1, [("08:00", "Order", n) for n in range(1000)] + [("08:10", "Paid", n) for n in range(1000)]
+    )
+    text = f"query: {STREAM_QUERY}\nsources: {SOURCE}\noutputs: {{pair: {{format: json, path: out, mode: overwrite}}}}"
+    (tmp_path / "pipeline.yaml").write_text(text + "\nspark: {master: 'local[2]', memory: 1g}\n")
+    code, said = child(tmp_path / "pipeline.yaml", ending, (tmp_path / "out").exists, group=False)
+    assert code == 128 + ending, said
+    assert "Traceback" not in said
+    assert "\tat " not in said
+    run_text(text, tmp_path)
+    assert ids_in(tmp_path / "out", "json") == list(range(1000))
