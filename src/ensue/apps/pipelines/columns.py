@@ -368,8 +368,8 @@ def _other_types(item: OtherType, source: SourceOfEvents) -> Problem:
     message = f"column `{item.column}` has different types: {files}"
     if item.is_refused:
         hint = "Spark reads a column of Parquet files with one type: write the files again with the same type"
-        if {item.type, item.other_type} <= {"TINYINT", "SMALLINT", "INT", "BIGINT"}:
-            hint = f"declare the larger type, such as `schema: {item.column} BIGINT, ...` with all columns"
+        if item.wider:
+            hint = f"declare the larger type: `schema: {item.column} {item.wider}, ...`, with all columns"
     else:
         hint = (
             f"Spark reads it as text: declare it, such as `schema: {item.column} {item.other_type}, ...` with all "

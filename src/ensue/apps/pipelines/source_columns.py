@@ -53,6 +53,8 @@ class OtherType:
     other_type: str
     is_refused: bool
     """Whether Spark cannot read the column from all files. Otherwise it reads text."""
+    wider: str = ""
+    """The type with which Spark can read the column from both files, if there is one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,9 +195,11 @@ def _parquet(files: Sequence[Path], options: dict[str, str]) -> SourceColumns | 
     for file, schema in read:
         for own in schema:
             first, kind = fields.setdefault(own.name, (file, own.type))
-            if own.name not in others and in_ddl(kind) != in_ddl(own.type):
+            either = _is_read_as(own.type, kind), _is_read_as(kind, own.type)
+            if own.name not in others and not all(either):
+                wider = in_ddl(kind) if either[0] else in_ddl(own.type) if either[1] else ""
                 others[own.name] = OtherType(
-                    own.name, file.name, in_ddl(own.type), first.name, in_ddl(kind), is_refused=True
+                    own.name, file.name, in_ddl(own.type), first.name, in_ddl(kind), True, wider
                 )
     schema = pa.schema([(name, UNKNOWN if name in others else kind) for name, (_, kind) in fields.items()])
     return SourceColumns(schema, len(read) == len(files), tuple(others.values()))
@@ -233,10 +237,13 @@ def _is_read_as(stored: pa.DataType, wanted: pa.DataType) -> bool:
     if pa.types.is_null(stored) or pa.types.is_null(wanted) or stored == wanted:
         return True
     if stored in _INTEGERS:
-        wider = _INTEGERS[_INTEGERS.index(stored) :]
-        return wanted in wider or pa.types.is_decimal(wanted) or (wanted == pa.float64() and stored != pa.int64())
+        # Parquet stores all but the largest in 32 bits.
+        small = stored != pa.int64()
+        return bool(wanted == pa.int64() or pa.types.is_decimal(wanted)) or (
+            small and wanted in (*_INTEGERS, pa.float64())
+        )
     if pa.types.is_timestamp(stored) or pa.types.is_date(stored):
-        return bool(pa.types.is_timestamp(wanted))
+        return bool(pa.types.is_timestamp(wanted) or wanted == pa.int64())
     if pa.types.is_float32(stored):
         return bool(wanted == pa.float64())
     if pa.types.is_string(stored) or pa.types.is_binary(stored):

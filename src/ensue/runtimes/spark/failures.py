@@ -26,7 +26,7 @@ _CAUSE = re.compile(r"^Caused by: [\w.$]*?(\w+): (.*)$", re.MULTILINE)
 _LOST_TASK = re.compile(r"Lost task [^\n]*?\): [\w.$]*?(\w+): ([^\n]*)")
 _FIRST = re.compile(r"^: [\w.$]*?(\w+): ([^\n]*)", re.MULTILINE)
 _ENDS = ("\n\tat ", "\n\nJVM stacktrace", " SQLSTATE: ", "\n=== Streaming Query ===", "\nDriver stacktrace")
-_GONE = ("Py4JNetworkError", "ConnectionRefusedError", "ConnectionResetError", "BrokenPipeError")
+_GONE = ("Py4JNetworkError", "ConnectionRefusedError", "ConnectionResetError")
 
 
 @dataclass(frozen=True, slots=True)
