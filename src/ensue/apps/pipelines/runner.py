@@ -314,7 +314,7 @@ class _Job:
             case ConsoleSink():
                 return _ConsoleRows(self, name)
             case SparkSinkOf():
-                return _Watched(self, _writing_to(name, sink), MicroBatchSink(self._writing(sink)))
+                return _SinkOfOutput(self, _writing_to(name, sink), MicroBatchSink(self._writing(sink)))
             case WebhookSink():
                 courier = self._courier(name, sink)
                 return lambda rows, batch: _deliver(courier, rows)
@@ -455,7 +455,7 @@ class _ConsoleRows:
 
 
 @dataclass(frozen=True, slots=True)
-class _Watched:
+class _SinkOfOutput:
     """Writes the rows of each micro-batch, and remembers the error if that fails."""
 
     job: _Job
