@@ -43,6 +43,7 @@ OPTIONS = {
     "whether only to describe": "--dry-run",
     "whether to show rewrites": "--stages",
     "whether a checkpoint may be of another program": "--upgrade",
+    "whether to show Spark's log": "--verbose",
     "the version": "--version",
     "help": "--help",
     "the completion script, installed": "--install-completion",

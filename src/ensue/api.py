@@ -77,6 +77,7 @@ class Results(Mapping[str, Any]):
         self, names: Sequence[str] = (), tables: Sequence[Any] = (), together: Callable[[], Any] | None = None
     ) -> None:
         self._reports: Callable[[], Mapping[str, Report]] = dict
+        self._ties: Callable[[], Mapping[str, Report]] = dict
         self._known: Mapping[str, Report] | None = None
         self.shared: tuple[Any, ...] = ()
         self._places = {name: place for place, name in enumerate(names)}
@@ -274,6 +275,7 @@ def run(
         results = Results(names, matched.frames, lambda: matched.together(names))
         results.shared = tuple(group.frame for group in matched.shared)
         results._reports = lambda: {names[place]: report for place, report in matched.reports().items()}
+        results._ties = lambda: {names[place]: report for place, report in matched.reports(only_tying=True).items()}
         return results
     loaded = load_tables(source.table, statements, source.columns, match_id, fixed, options, period)
     step = loaded.run()
@@ -503,6 +505,14 @@ def _ignored_in_words(ignored: Mapping[str, Mapping[str, int]], told: Collection
             whose = f" (pattern{'s' if len(names) > 1 else ''} {', '.join(names)})" if len(names_by_count) > 1 else ""
             said += [f"{counted(count, 'row', 'rows')} ignored: {reason}{whose}"] if count else []
     return "; ".join(said)
+
+
+def tell_ties(found: Results) -> None:
+    """Emit a notice about the ties of results on Spark. It runs a job for the patterns that may have ties.
+
+    Without Spark, `run` has told them.
+    """
+    warn_set_aside(found._ties())
 
 
 # --- `ensue.any_match`

@@ -459,11 +459,13 @@ def run(
     format: Annotated[
         ProblemFormat, typer.Option(help="json: problems, the plan and console rows as JSON on stdout")
     ] = ProblemFormat.TEXT,
+    verbose: Annotated[bool, typer.Option("--verbose", help="show Spark's log and traces of errors on stderr")] = False,
 ) -> None:
     """Run a pipeline file on Spark.
 
-    A pipeline has sources, a program, and outputs for its results. The file is checked before Spark starts, and all
-    problems are reported together. Ctrl-C and SIGTERM stop a stream cleanly, and the next run resumes it. Exit code
+    A pipeline has sources, a program, and outputs for its results. The file and the columns that it uses are checked
+    before Spark starts, and all problems are reported together. Ctrl-C and SIGTERM stop a run cleanly, and the next
+    run of a stream resumes it. Exit code
     0: the pipeline finished; 1: it failed or the file has problems; 2: the file cannot be read; 130: stopped by
     Ctrl-C; 143: stopped by SIGTERM.
     """
@@ -475,7 +477,7 @@ def run(
         if dry_run:
             show_plan(pipeline, as_json)
             return
-        code = run_file(pipeline, as_json, upgrade)
+        code = run_file(pipeline, as_json, upgrade, verbose)
     raise typer.Exit(code)
 
 

@@ -220,7 +220,7 @@ def _run(program: Program, spark: Any, folder: str, expected: int, told: StopReq
     )
     with running, ProgressBar(expected) as shown:
         while not running.awaitTermination(LOOK):
-            if told.signal is not None:
+            if told.poll() and told.signal is not None:
                 raise typer.Exit(STOPPED + told.signal)
             shown.look(running.queries)
         shown.look(running.queries)

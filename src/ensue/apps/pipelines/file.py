@@ -87,8 +87,8 @@ def _program(
     if isinstance(given := values.values.get("query"), FileValue):
         entry = tree.get("query")
         block = entry.value if entry is not None else None
-        if isinstance(block, Text) and block.literal and given.raw == given.value:
-            return _parsed_in_place(source, block.span, problems)
+        if isinstance(block, Text) and given.raw == given.value and (place := _place_in(source, block)) is not None:
+            return _parsed_in_place(source, place, problems)
         return _parsed(given.value, f"{source.name}, query", given.span, problems)
     return None
 
@@ -105,12 +105,22 @@ def _parsed(text: str, name: str, place: Span, problems: list[Problem]) -> Progr
         return None
 
 
-def _parsed_in_place(source: Source, span: Span, problems: list[Problem]) -> Program | None:
-    """Parses a program in a block after `|`. Blanks the text before it, so that positions are those of the file."""
-    begin = source.text.index("\n", span.start) + 1
-    blank = re.sub(r"[^\n]", " ", source.text[:begin])
+def _place_in(source: Source, block: Text) -> Span | None:
+    """The characters of a program that is in the file as it is: in a block after `|`, or on one line."""
+    start, end = block.span.start, block.span.end
+    if block.literal:
+        return Span(source.text.index("\n", start) + 1, end)
+    for quotes in (0, 1):
+        if source.text[start + quotes : end - quotes] == block.value:
+            return Span(start + quotes, end - quotes)
+    return None
+
+
+def _parsed_in_place(source: Source, place: Span, problems: list[Problem]) -> Program | None:
+    """Parses a part of the file as a program. Blanks the text before it, so that positions are those of the file."""
+    blank = re.sub(r"[^\n]", " ", source.text[: place.start])
     try:
-        program = parse(blank + source.text[begin : span.end], source.name)
+        program = parse(blank + source.text[place.start : place.end], source.name)
     except QueryError as error:
         problems += error.problems
         return None

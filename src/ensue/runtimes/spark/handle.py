@@ -21,6 +21,7 @@ from ensue.engine.sources import UNORDERED, Report, Tie, notice_of_ties
 from ensue.errors import EnsueNotice, counted, warn
 from ensue.runtimes.spark.batch import all_patterns, of_patterns
 from ensue.runtimes.spark.bucket import BucketTask
+from ensue.runtimes.spark.failures import WithoutTraces
 from ensue.runtimes.spark.manifest import Manifest, manifest_of, read_manifests, succeed, write_manifests
 from ensue.runtimes.spark.stream import StreamPlan, matches_in, unpacked
 from ensue.runtimes.tables import together_schema
@@ -309,9 +310,8 @@ def _with_predecessors(group: StreamGroup, manifest: Manifest) -> StreamGroup:
 
 def _start(group: StreamGroup, checkpoint: str, trigger: Mapping[str, Any]) -> StreamingQuery:
     found = group.plan.counted(group.plan.found())
-    writer = found.writeStream.foreachBatch(TargetWriter(group.plan.task, group.targets)).option(
-        "checkpointLocation", checkpoint
-    )
+    write = WithoutTraces(TargetWriter(group.plan.task, group.targets))
+    writer = found.writeStream.foreachBatch(write).option("checkpointLocation", checkpoint)
     return (writer.trigger(**trigger) if trigger else writer).start()
 
 
