@@ -1,7 +1,7 @@
 """Reasoning about constraints: which streams a trace that obeys them contains.
 
 Which streams occur is Horn reasoning: the least closure under the clauses contains the streams that every lawful trace
-must also contain. `ensue.graph.failures` adds when they can occur.
+must also contain. `ensue.graph.dead_ends` adds when they can occur.
 """
 
 from __future__ import annotations

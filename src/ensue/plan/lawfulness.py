@@ -11,7 +11,7 @@ from ensue.analysis.declarations import declarations, unclear_traces, used_strea
 from ensue.check.fields import bind_constraint
 from ensue.errors import Problem, QueryError, Source, Span
 from ensue.graph.bounds import Bound, Limit, Reason, TimeScale, end_of, extend, start_of
-from ensue.graph.failures import Failures, NeededVariable
+from ensue.graph.dead_ends import Failures, NeededVariable
 from ensue.graph.graphs import Graph
 from ensue.graph.law import Law
 from ensue.graph.normalization import explain_contradiction

@@ -3,7 +3,7 @@ longer match.
 
 The progress of a trace is the set of steps that its events have reached. A step is a set of variables that can be bound
 without leaving out one that comes before them: `SEQ(A, B)` has the steps nothing, A, and A with B. The conditions under
-which the rest of a step can never be bound are computed beforehand (`ensue.graph.failures`). A trace in which every
+which the rest of a step can never be bound are computed beforehand (`ensue.graph.dead_ends`). A trace in which every
 reached step has failed has no further match.
 """
 
@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 from ensue.analysis.catalog import Catalog
 from ensue.graph.bounds import TimeScale, end_of, start_of
-from ensue.graph.failures import Condition, Failures, NeededVariable
+from ensue.graph.dead_ends import Condition, Failures, NeededVariable
 from ensue.graph.graphs import Graph, Variable
 from ensue.graph.law import Law
 from ensue.nodes.names import Name, Stream

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from ensue.apps.cli.files import field_of
 from ensue.apps.cli.logs import LINE
-from ensue.apps.cli.starter.columns import Choice, Roles, key_codes
+from ensue.apps.cli.starter.roles import Choice, Roles, key_codes
 from ensue.apps.cli.starter.templates import extracted, fields_of, templates_of
 from ensue.text.reserved_words import quote_name, quote_stream, quote_word
 

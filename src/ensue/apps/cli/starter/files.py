@@ -14,9 +14,9 @@ import pyarrow.compute as pc
 
 from ensue.apps.cli.files import DataFile, field_of
 from ensue.apps.cli.logs import LINE, groups_of, one_group
-from ensue.apps.cli.starter.columns import Choice, Roles, is_text
 from ensue.apps.cli.starter.events import Events, one_line
 from ensue.apps.cli.starter.programs import Finding
+from ensue.apps.cli.starter.roles import Choice, Roles, is_text
 from ensue.text.formatter import format_text
 
 PROGRAM, PIPELINE, README = "program.ensue", "pipeline.yaml", "README.md"

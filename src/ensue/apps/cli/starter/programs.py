@@ -14,8 +14,8 @@ import numpy as np
 import pyarrow as pa
 
 from ensue.api import run
-from ensue.apps.cli.starter.columns import Roles
 from ensue.apps.cli.starter.events import Events
+from ensue.apps.cli.starter.roles import Roles
 from ensue.errors import EnsueError, EnsueWarning
 from ensue.plan.plans import Limits
 from ensue.text.reserved_words import quote_name, quote_word

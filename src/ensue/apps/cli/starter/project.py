@@ -17,10 +17,10 @@ from ensue.apps.cli.detect import plain_value
 from ensue.apps.cli.files import read_data
 from ensue.apps.cli.input_files import STDIN
 from ensue.apps.cli.logs import LINE
-from ensue.apps.cli.starter.columns import Choice, find_roles
 from ensue.apps.cli.starter.events import events_of
 from ensue.apps.cli.starter.files import PIPELINE, PROGRAM, README, Project, pipeline_text, program_text, readme_text
 from ensue.apps.cli.starter.programs import TRIED, Finding, Trial, find_patterns, first_of
+from ensue.apps.cli.starter.roles import Choice, find_roles
 from ensue.apps.cli.terminal import UsageError, counted, messages, show
 from ensue.apps.pipelines import read_pipeline_text
 
