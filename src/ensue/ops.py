@@ -120,7 +120,7 @@ def periodic(opening: PatternLike, every: WindowLike, until: PatternLike | None 
 
 
 def periodic_list(opening: PatternLike, every: WindowLike, until: PatternLike) -> Pattern:
-    """An opening event and its closing event, with the list of the moments between: `PERIODIC*(x, d, z)`.
+    """An opening event and each closing event at least a period later, with the list of the moments: `PERIODIC*(x, d, z)`.
 
     >>> periodic_list("Open o", "1 hour", "Close c").named("p")
     Pattern("PERIODIC*(Open o, 1 hour, Close c) AS p")

@@ -54,7 +54,7 @@ from oracle.tree import (
     walk,
 )
 
-FIRST_AFTER = {"UNLESS": (1, 2), "APERIODIC*": (0, 2), "PERIODIC*": (0, 1)}
+FIRST_AFTER = {"UNLESS": (1, 2), "APERIODIC*": (0, 2)}
 """The operators whose `z` is a first one after `x`, with the places of `x` and `z`."""
 
 

@@ -215,7 +215,7 @@ def _in_sequence(pattern: Pattern, path: Path, is_there: Callable[[int, int], bo
 
 def _final_names(pattern: Pattern) -> set[str]:
     """The variables of the whole pattern that no choice among matches is about."""
-    firsts = ("UNLESS", "APERIODIC*", "PERIODIC*")
+    firsts = ("UNLESS", "APERIODIC*")
     return {
         name
         for name, path in occurrences(pattern)

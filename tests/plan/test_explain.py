@@ -35,7 +35,7 @@ def section(text: str, title: str) -> list[str]:
             "PERIODIC(A a, 5 minutes, C c) AS p WITHIN 1 hour",
             ["p.e: a moment every 5 minutes after a, up to 1 hour", "no C c that occurs after a and no later than p.e"],
         ),
-        ("PERIODIC*(A a, 5, C c) AS p", ["p: the list of moments, every 5 after a and before c"]),
+        ("PERIODIC*(A a, 5, C c) AS p", ["p: the list of moments, every 5 after a and up to c"]),
         ("APERIODIC*(A a, B b, C c)", ["b: the list of every B b that occurs after a and before c, possibly empty"]),
         ("SEQ(A a, T t+, B b)", ["t: the list of every T t after a and before b, at least 1"]),
         ("SEQ(A a, T t{2,4} ALL, B b)", ["t: the list of every T t after a and before b, 2 to 4"]),

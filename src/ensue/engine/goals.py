@@ -178,7 +178,7 @@ class Search:
             _edge(names, side, chunk) for names, side in ((left, compared.left_side), (right, compared.right_side))
         ]
         allowed = 0 if compared.window is None else self.ticks(compared.window)
-        return values[0] - values[1] - allowed
+        return values[0] - values[1] - (-allowed if compared.apart else allowed)
 
     def forbidden(
         self, requirement: requirements.Requirement, chunk: MatchChunk

@@ -167,7 +167,7 @@ class Deadline:
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """The moments of a PERIODIC*: every `ticks` after `first` and before `last`."""
+    """The moments of a PERIODIC*: every `ticks` after `first`, up to `last`."""
 
     first: Point
     last: Point

@@ -362,7 +362,8 @@ class Reader:
         if relation.adjacent or relation.left.side in ("first", "last"):
             self._relate_positions(pattern, relation, reason, parts)
             return
-        limit = Limit(0 if relation.window is None else self.ticks(relation.window), relation.strict)
+        ticks = 0 if relation.window is None else self.ticks(relation.window)
+        limit = Limit(-ticks if relation.apart else ticks, relation.strict)
         for x in self._points(pattern, relation.left, beside):
             for y in self._points(pattern, relation.right, beside):
                 own = self.strictly_before(x.variable, y.variable) if relation.ordered else limit

@@ -175,10 +175,9 @@ def _periodic_list(operation: patterns.Operation, name: Name) -> patterns.Patter
     return patterns.RelatedItems(
         operation.operator,
         (x, z),
-        (before(FIRST_END, SECOND_START),),
+        (before(FIRST_END, SECOND_START), patterns.Relation(FIRST_END, SECOND_END, _window(operation), apart=True)),
         (0,),
         (1,),
-        rival=1,
         moments=_window(operation),
         span=operation.span,
         origin=operation,

@@ -199,7 +199,8 @@ TIMER = -1
 
 @dataclass(frozen=True, slots=True)
 class Relation:
-    """`left - right <= window`, or `<` if `strict`; no window means zero. With `adjacent`, `left` is the next position.
+    """`left - right <= window`, or `<` if `strict`; no window means zero. With `apart`, `right - left >= window`. With
+    `adjacent`, `left` is the next position.
 
     `span` is the position in the text of a rule, and `words` describe the relation.
     """
@@ -211,6 +212,7 @@ class Relation:
     adjacent: bool = False
     ordered: bool = False
     """The order of events decides, as in SEQ, and not only their times."""
+    apart: bool = False
     span: Span | None = field(default=None, compare=False, repr=False)
     words: str = field(default="", compare=False, repr=False)
 

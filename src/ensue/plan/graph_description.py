@@ -144,7 +144,7 @@ class GraphWords:
         yield from (self._moment(moment, graph) for moment in graph.moments)
         for name, series in graph.series.items():
             every = f"every {self.amount(series.ticks)} after {self._at(series.first, graph)}"
-            yield f"{name}: the list of moments, {every} and before {self._at(series.last, graph)}"
+            yield f"{name}: the list of moments, {every} and up to {self._at(series.last, graph)}"
         yield from self._bounds(graph)
         yield from (f"{self.expression(equality.condition)}  (join key)" for equality in graph.equalities)
         yield from map(self._condition, graph.conditions)
