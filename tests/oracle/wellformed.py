@@ -132,7 +132,8 @@ def _problems_of_picks(query: PatternQuery) -> set[str]:
         if not isinstance(part, Pick):
             continue
         around = [part_at(pattern, path[:length]) for length in range(len(path))]
-        if any(is_inside(scope, path) and is_repeated(pattern, scope) for scope in scopes(pattern)):
+        repeated = any(is_inside(scope, path) and is_repeated(pattern, scope) for scope in scopes(pattern))
+        if repeated and not _has_pickable_rounds(part):
             found.add("repeated-pick")
         if (
             not around
@@ -144,6 +145,14 @@ def _problems_of_picks(query: PatternQuery) -> set[str]:
         if part.latest and right_neighbour(pattern, path) is None and not windows_of_whole(query):
             found.add("endless-last")
     return found
+
+
+def _has_pickable_rounds(pick: Pick) -> bool:
+    """A repetition of events with one number of elements."""
+    item = pick.item
+    while isinstance(item, Within | NamedPattern):
+        item = item.item
+    return isinstance(item, Repeat) and isinstance(item.item, Event) and item.least == item.most
 
 
 def _bound_events(pattern: Pattern) -> list[Path]:

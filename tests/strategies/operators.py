@@ -100,15 +100,18 @@ def queries_with_lists(draw: st.DrawFn, lists: tuple[str, ...] = LISTS) -> Patte
 
 @st.composite
 def queries_with_picks(draw: st.DrawFn) -> PatternQuery:
-    """FIRST and LAST at one or two items."""
+    """FIRST and LAST at one to three items, some of them pairs of events."""
     special = draw(st.sampled_from((None, None, _operation)))
     draft = Draft(draw, draw(st.sampled_from((0, 1, 2))), special=special)
     pattern = part_of(draft, draw(st.sampled_from((2, 2, 3))), DEPTH)
-    for _ in range(draw(st.sampled_from((1, 1, 2)))):
+    for _ in range(draw(st.sampled_from((1, 1, 2, 2, 3)))):
         places = _pickable(pattern)
         assume(places)
         place = draw(st.sampled_from(places))
-        pattern = _with_part(pattern, place, Pick(part_at(pattern, place), draw(st.booleans())))
+        item = part_at(pattern, place)
+        if isinstance(item, Event):
+            item = draw(st.sampled_from((item, item, Repeat(item, 2, 2))))
+        pattern = _with_part(pattern, place, Pick(item, draw(st.booleans())))
     return query_of(draw, pattern)
 
 

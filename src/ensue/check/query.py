@@ -134,10 +134,10 @@ def check_shape(pattern: patterns.Pattern, place: patterns.Pattern | None = None
 
 def _check_pick(pick: patterns.Pick, place: patterns.Pattern | None) -> Iterator[Problem]:
     word = "LAST" if pick.latest else "FIRST"
-    if any(map(_is_repetition, patterns.walk(pick.item))):
+    if not _has_pickable_rounds(pick) and any(map(_is_repetition, patterns.walk(pick.item))):
         yield Problem(
             "repeated-pick",
-            f"{word} cannot be applied to a repetition",
+            f"{word} can only be applied to a repetition of events with one number of elements, such as `B b{{2}}`",
             pick.span,
             hint=f"declare the repetition as a STREAM and apply {word} to its events",
         )
@@ -148,6 +148,14 @@ def _check_pick(pick: patterns.Pick, place: patterns.Pattern | None) -> Iterator
             pick.span,
             hint=f"for example `SEQ(A a, {word} B b)`",
         )
+
+
+def _has_pickable_rounds(pick: patterns.Pick) -> bool:
+    """Whether the item is `E e{n}`, whose elements can be compared one by one."""
+    item = pick.item
+    while isinstance(item, patterns.Within | patterns.NamedPattern):
+        item = item.item
+    return isinstance(item, patterns.Repeat) and isinstance(item.item, patterns.Event) and item.least == item.most
 
 
 def _is_repetition(pattern: patterns.Pattern) -> bool:

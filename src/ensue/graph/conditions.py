@@ -220,10 +220,13 @@ class Conditions:
                 if expressions.variables_of(own) <= bound:
                     yield sight.resolved(own)
         for home, conjunct in self.filed_lists:
+            gathered = self._gathered(renamed_lists(conjunct, names), bound)
             if home is original and (
-                about is None or (lists_too and expressions.variables_of(conjunct) & names.keys())
+                about is None
+                or (lists_too and (expressions.variables_of(conjunct) | expressions.variables_of(gathered)) & names.keys())
             ):
-                own = self._gathered(renamed_lists(conjunct, names), bound)
+                # Another choice of a FIRST or LAST has other elements.
+                own = renamed_lists(gathered, names)
                 late = lists_in(conjunct) & self.growing
                 if not late and not lists_in(own) and not has_prev(own) and expressions.variables_of(own) <= bound:
                     yield sight.resolved(own)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import count, pairwise
+from itertools import pairwise, product
 
 from ensue.analysis.catalog import Catalog
 from ensue.analysis.choices import choices, names_in, orders, renamed, settled_forms
@@ -18,7 +18,7 @@ from ensue.analysis.scopes import (
 )
 from ensue.errors import Problem, QueryError, Source
 from ensue.graph import bounds as graph_bounds
-from ensue.graph import reader
+from ensue.graph import picks, reader
 from ensue.graph.conditions import UNSAID, Conditions
 from ensue.graph.graphs import (
     Absence,
@@ -281,7 +281,7 @@ class GraphBuilder:
             graph = replace(graph, extent=_outermost(extent, graph.times))
         return replace(
             graph,
-            closings=_closings(graph, pattern, parts.picks),
+            closings=picks.closings(graph, pattern, parts.picks),
             deadlines=self._deadlines(chosen) if self.has_reaches else (),
             succession=succession,
             number=number,
@@ -338,8 +338,8 @@ class GraphBuilder:
             if chosen is not None:
                 absences += tuple(
                     absence
-                    for place, choice in enumerate(parts.picks)
-                    for absence in self._no_better(place, choice.pick, chosen, inside)
+                    for place in range(len(parts.picks))
+                    for absence in self._no_better(place, parts, chosen, inside)
                 )
         return Graph(
             variables,
@@ -534,59 +534,58 @@ class GraphBuilder:
             graph = replace(graph, replaced=replaced)
             yield Absence(graph, Scope(stated=tuple(stated)), rival.item, " that ends earlier")
 
-    def _no_better(
-        self, place: int, pick: patterns.Pick, chosen: patterns.Pattern, around: _Around
-    ) -> Iterator[Absence]:
-        """An absence: no match that differs only in the item ends earlier (FIRST) or later (LAST)."""
-        assert pick.contenders is not None
+    def _no_better(self, place: int, found: reader.Parts, chosen: patterns.Pattern, around: _Around) -> Iterator[Absence]:
+        """Absences: no match that differs only in the items chosen together is better at one of them, and as good at
+        those before it."""
+        together = picks.together(found.picks, place)
+        items = [found.picks[each].pick for each in together]
+        picked = {name for item in items for name in names_in(item.item)}
         beside = [name for part in patterns.walk(chosen) if is_aside(part) for name in names_in(part)]
-        picked = {*names_in(pick.item)}
         enclosing = [
             part.name
             for part in patterns.walk(chosen)
-            if isinstance(part, patterns.NamedPattern) and picked < {*names_in(part)}
+            if isinstance(part, patterns.NamedPattern) and picked & {*names_in(part)} and part.name not in picked
         ]
-        for item in choices(pick.contenders):
-            names = (*names_in(item), *beside, *enclosing)
+        for others in product(*(choices(item.contenders) for item in items if item.contenders is not None)):
+            names = [*(name for other in others for name in names_in(other)), *beside, *enclosing]
             about = {name: Other(name) for name in names}
-            other = renamed(_with_pick(chosen, place, item), about)
+            other = renamed(picks.with_items(chosen, dict(zip(together, others, strict=True))), about)
             for pattern in orders(other, ENDS):
-                yield from self._better(place, pick, pattern, about, around)
+                for earlier in picks.stages(found.picks, together, place):
+                    yield from self._better(earlier, frozenset(picked), pattern, about, around)
 
     def _better(
-        self, place: int, pick: patterns.Pick, pattern: patterns.Pattern, about: Mapping[Name, Name], around: _Around
+        self,
+        stage: picks.Stage,
+        picked: frozenset[Name],
+        pattern: patterns.Pattern,
+        about: Mapping[Name, Name],
+        around: _Around,
     ) -> Iterator[Absence]:
         parts = reader.Parts()
         self.reader.read(pattern, None, None, parts)
-        own, extent = reader.extent_of(pick.item), reader.extent_of(parts.picks[place].pick.item)
-        earlier, later = (own, extent) if pick.latest else (extent, own)
-        parts.times += [
-            graph_bounds.Bound(
-                graph_bounds.end_of(x), graph_bounds.end_of(y), self._ends_before(earlier, later), IMPLICIT
-            )
-            for x in earlier.ends
-            for y in later.ends
-        ]
+        for own, other in stage.equal(parts.picks):
+            parts.times += [*self._end_by(own, other, False), *self._end_by(other, own, False)]
+        own, other = stage.compared(parts.picks)
+        parts.times += self._end_by(own, other, True) if stage.latest else self._end_by(other, own, True)
         inner = frozenset(about.values())
         parts.variables = {name: found for name, found in parts.variables.items() if name in inner}
         parts.moments = {name: found for name, found in parts.moments.items() if name in inner}
         conditions = self.conditions.own(parts, None, around.parts, about) if self.conditions is not None else ()
-        edges = _edges_of(pattern)
-        graph = self._graph(parts, extent, replace(around, about=about, edges=edges), conditions)
+        graph = self._graph(parts, other, replace(around, about=about, edges=_edges_of(pattern)), conditions)
         if contradiction_of(graph) is None:
-            graph = replace(graph, replaced=frozenset(names_in(pick.item)))
-            words = " that ends later" if pick.latest else " that ends earlier"
-            yield Absence(graph, Scope(stated=()), pick.item, words)
+            graph = replace(graph, replaced=picked)
+            words = " that ends later" if stage.latest else " that ends earlier"
+            yield Absence(graph, Scope(stated=()), stage.item, words)
 
-
-def _with_pick(pattern: patterns.Pattern, place: int, item: patterns.Pattern) -> patterns.Pattern:
-    """The pattern with another item in place of one FIRST or LAST, counted from the left."""
-    numbers = count()
-
-    def changed(part: patterns.Pattern) -> patterns.Pattern:
-        return replace(part, item=item) if isinstance(part, patterns.Pick) and next(numbers) == place else part
-
-    return patterns.rewrite(pattern, changed)
+    def _end_by(self, earlier: Extent, later: Extent, strict: bool) -> list[graph_bounds.Bound]:
+        """The bounds that `earlier` ends before `later`, or not after it."""
+        limit = self._ends_before(earlier, later)._replace(strict=strict)
+        return [
+            graph_bounds.Bound(graph_bounds.end_of(x), graph_bounds.end_of(y), limit, IMPLICIT)
+            for x in earlier.ends
+            for y in later.ends
+        ]
 
 
 def _outermost(extent: Extent, times: graph_bounds.Network) -> Extent:
@@ -618,31 +617,6 @@ def _edges_of(pattern: patterns.Pattern) -> _Edges:
         positions,
         positions,
     )
-
-
-def _closings(graph: Graph, pattern: patterns.Pattern, choices: Sequence[reader.Choice]) -> tuple[WindowClose, ...]:
-    """The scopes that close with the window: those open to the right, and those that a FIRST or LAST chooses from."""
-    is_open = reader.trails(pattern)
-    waiting = [choice.pick for choice in choices if is_open or choice.waits]
-    if not waiting:
-        return (WindowClose(graph.names, graph.extent.starts),) if is_open else ()
-    return tuple(_closing_beside(pick, graph) for pick in waiting)
-
-
-def _closing_beside(pick: patterns.Pick, graph: Graph) -> WindowClose:
-    """The window counted from the first variable outside an item."""
-    picked = reader.variables_in(pick.item)
-    names = tuple(name for name in graph.names if name not in picked)
-    first = tuple(
-        name
-        for name in names
-        if not any(
-            graph.times.before(graph_bounds.start_of(other), graph_bounds.start_of(name))
-            for other in names
-            if other != name
-        )
-    )
-    return WindowClose(names, first)
 
 
 def _adjacent(names: Sequence[Name]) -> list[graph_bounds.Bound]:

@@ -52,10 +52,14 @@ class Rival:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """A FIRST or LAST; a LAST `waits` if nothing has to come after its item."""
+    """A FIRST or LAST, and whether something has to come after its item. Otherwise, a LAST waits."""
 
     pick: patterns.Pick
-    waits: bool
+    followed: bool
+
+    @property
+    def waits(self) -> bool:
+        return self.pick.latest and not self.followed
 
 
 @dataclass(slots=True)
@@ -227,7 +231,7 @@ class Reader:
                 self._read_series(pattern, parts)
             case patterns.Pick():
                 self.read(pattern.item, left, right, parts)
-                parts.picks.append(Choice(pattern, waits=pattern.latest and right is None))
+                parts.picks.append(Choice(pattern, right is not None))
             case patterns.Or() | patterns.Not() | patterns.Repeat() | patterns.Operation():
                 raise AssertionError("OR, NOT, repetitions and operators are resolved before")
 
