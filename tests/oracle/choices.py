@@ -188,7 +188,7 @@ class Choices:
                     if follows(pair.spans[one], pair.spans[other], d)
                 ]
             case "RELATIVE+":
-                return self.repetitions(path, 1, None)
+                return self.repetitions(path, 1, 1)
             case "PERIODIC":
                 return [
                     moment.with_span(path, self.span_of(moment, path))
@@ -206,7 +206,7 @@ class Choices:
         bound = [pair.spans[place] for place in self.bound_parts(path)]
         x, y = bound[0], bound[-1]
         match part.operator:
-            case "NOTFOLLOWS" | "NOTPRECEDES":
+            case "NOTFOLLOWS" | "NOTPRECEDES" | "EXCEPT":
                 return True
             case "FOLLOWS":
                 return follows(x, y, length_of(part.window))

@@ -8,7 +8,18 @@ from collections.abc import Iterable, Iterator
 from inside import NamedPattern, Repeat, Same, Within
 from oracle.model import Candidate, Span, hull, join
 from oracle.partition import Partition, is_in_reach
-from oracle.tree import WHOLE, Path, is_inside, names_below, names_in, part_at, right_neighbour, scope_of, variable_at, walk
+from oracle.tree import (
+    WHOLE,
+    Path,
+    is_inside,
+    names_below,
+    names_in,
+    part_at,
+    right_neighbour,
+    scope_of,
+    variable_at,
+    walk,
+)
 
 
 def picked(partition: Partition, found: Iterable[Candidate]) -> list[Candidate]:
@@ -22,7 +33,9 @@ def picked(partition: Partition, found: Iterable[Candidate]) -> list[Candidate]:
         kept = [
             match
             for match in kept
-            if not any(is_better(partition, other, match, places) for other in rivals[the_rest(partition, match, places)])
+            if not any(
+                is_better(partition, other, match, places) for other in rivals[the_rest(partition, match, places)]
+            )
         ]
     return kept
 

@@ -82,6 +82,10 @@ def has_open_scope(pattern: Pattern) -> bool:
         or (right_neighbour(pattern, path) is None and isinstance(part_at(pattern, path[:-1]), Seq))
         for path, part in walk(pattern)
         if not is_positive(part) and not reaches_at(pattern, (*path, 0))
+    ) or any(
+        left_neighbour(pattern, path) is None and not reaches_at(pattern, (*path, 0))
+        for path, part in walk(pattern)
+        if isinstance(part, Operation) and part.operator == "RELATIVE+"
     )
 
 

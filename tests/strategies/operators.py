@@ -67,7 +67,7 @@ PAIRS = (
     "PERIODIC*",
 )
 TIMED = ("FOLLOWS", "PRECEDES", "BOTH", "PERIODIC*")
-GUARDED_EVENTS = ("NOTFOLLOWS", "NOTPRECEDES", "PERIODIC")
+GUARDED_EVENTS = ("NOTFOLLOWS", "NOTPRECEDES", "PERIODIC", "EXCEPT")
 GUARDED_PAIRS = ("APERIODIC", "UNLESS")
 ANY_EVENT_BUT = "ANY EVENT BUT"
 OPERATIONS: tuple[str, ...] = (*PAIRS, *GUARDED_EVENTS, *GUARDED_PAIRS, "ANY", ANY_EVENT_BUT)
@@ -200,6 +200,8 @@ def _named_operation(draft: Draft, operator: str, events: int, depth: int) -> Pa
 
 def _guarded_event(draft: Draft, operator: str, events: int, depth: int) -> Pattern:
     """An event beside which something must not happen; a PERIODIC without that in a window of its own."""
+    if operator == "EXCEPT":
+        return Operation(operator, (*operands_of(draft, [events], depth), forbidden_of(draft, depth)))
     (item,) = operands_of(draft, [min(events, 2)], depth)
     if operator == "PERIODIC" and draft.chance(30):
         return Within(Operation(operator, (item,), duration_of(draft)), Ticks(draft.choose((6, 9))))

@@ -140,8 +140,11 @@ def renamed(pattern: patterns.Pattern, names: Mapping[Name, Name]) -> patterns.P
         case patterns.RelatedItems(timers=timers) if timers:
             own = (replace(timer, name=names.get(timer.name, timer.name)) for timer in timers)
             return replace(copy, timers=tuple(own))
-        case patterns.Not() | patterns.Repeat():
+        case patterns.Not():
             return replace(copy, copied=_copied(pattern, names))
+        case patterns.Repeat():
+            shares = tuple(names.get(name, name) for name in copy.shares)
+            return replace(copy, copied=_copied(pattern, names), shares=shares)
         case _:
             return copy
 

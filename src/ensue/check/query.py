@@ -16,7 +16,6 @@ from ensue.analysis.scopes import (
     Scope,
     change_events,
     check_policy,
-    growing_lists,
     is_aside,
     list_groups,
     names_in_scopes,
@@ -160,9 +159,7 @@ def _has_pickable_rounds(pick: patterns.Pick) -> bool:
 
 def _is_repetition(pattern: patterns.Pattern) -> bool:
     """Whether the pattern is a repetition without ALL: each combination of elements is a match."""
-    if isinstance(pattern, patterns.Repeat):
-        return not pattern.every
-    return isinstance(pattern, patterns.Operation) and pattern.operator == "RELATIVE+"
+    return patterns.is_chain(pattern) or (isinstance(pattern, patterns.Repeat) and not pattern.every)
 
 
 def check_endings(query: patterns.PatternQuery) -> Iterator[Problem]:
@@ -373,25 +370,9 @@ def check_where(query: patterns.PatternQuery, homes: dict[Name, Scope], names_ar
             lists: list[Problem] = []
             if groups or has_calls:
                 lists += check_lists(conjunct, groups)
-                lists += _check_forbidden_chain(conjunct, query.pattern, homes, groups)
             yield from lists
             if not lists:
                 yield from _check_visibility(conjunct, homes, groups)
-
-
-def _check_forbidden_chain(
-    conjunct: Expr, pattern: patterns.Pattern, homes: dict[Name, Scope], groups: Mapping[Name, Name]
-) -> Iterator[Problem]:
-    """A forbidden RELATIVE+ is only its first event, so it has no list."""
-    growing = growing_lists(pattern)
-    for name in in_order(list_names(conjunct, groups)):
-        if groups[name] in growing and homes[name].is_negated:
-            yield Problem(
-                "forbidden-chain",
-                f"the condition uses the list of `{name}`, but a RELATIVE+ under NOT is a single event",
-                conjunct.span,
-                hint="forbid a repetition of a fixed length instead, such as `x{3}`",
-            )
 
 
 def _unknown_names(expr: Expr, homes: dict[Name, Scope], groups: Mapping[Name, Name]) -> Iterator[Problem]:

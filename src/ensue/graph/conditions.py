@@ -221,10 +221,8 @@ class Conditions:
                     yield sight.resolved(own)
         for home, conjunct in self.filed_lists:
             gathered = self._gathered(renamed_lists(conjunct, names), bound)
-            if home is original and (
-                about is None
-                or (lists_too and (expressions.variables_of(conjunct) | expressions.variables_of(gathered)) & names.keys())
-            ):
+            named = expressions.variables_of(conjunct) | expressions.variables_of(gathered)
+            if home is original and (about is None or (lists_too and named & names.keys())):
                 # Another choice of a FIRST or LAST has other elements.
                 own = renamed_lists(gathered, names)
                 late = lists_in(conjunct) & self.growing

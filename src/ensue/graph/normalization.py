@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise, product
 
-from ensue.analysis.catalog import Catalog
+from ensue.analysis.catalog import Catalog, same_event
 from ensue.analysis.choices import choices, names_in, orders, renamed, settled_forms
 from ensue.analysis.scopes import (
     Aside,
@@ -29,7 +29,6 @@ from ensue.graph.graphs import (
     Moment,
     NormalForm,
     Scope,
-    WindowClose,
     Windows,
     text_of,
 )
@@ -327,7 +326,11 @@ class GraphBuilder:
                 Absence(graph, scope, pattern)
                 for item in parts.asides
                 if isinstance(item.item, patterns.Not) and not item.item.loose
-                for pattern, graph, scope in self._graphs_beside(item, inside)
+                for pattern, graph, scope in (
+                    self._graphs_beside(item, inside)
+                    if item.ends is None
+                    else self._ending_with(item, item.ends, inside)
+                )
             )
             collections = tuple(
                 self._collection(item, item.item, inside)
@@ -424,12 +427,62 @@ class GraphBuilder:
     # -- what is beside the match ------------------------------------------------------------------------------------
 
     def _collection(self, beside: reader.Surroundings, repeat: patterns.Repeat, around: _Around) -> Collection:
-        found = [*self._graphs_beside(beside, around)]
-        graphs = tuple(replace(graph, replaced=frozenset(repeat.shares)) for _, graph, _ in found)
+        found = [(graph, scope) for _, graph, scope in self._graphs_beside(beside, around)]
+        shares = frozenset() if repeat.through else frozenset(repeat.shares)
+        closing = [*self._same_match(beside, repeat, around)] if repeat.through else []
+        graphs = (*(replace(graph, replaced=shares) for graph, _ in found), *(graph for graph, _ in closing))
         name = group_of(repeat)
         assert name is not None
-        scopes, names = tuple(scope for _, _, scope in found), names_in(repeat.item)
-        return Collection(name, names, graphs, scopes, repeat.least, repeat.most, repeat.item)
+        scopes, names = tuple(scope for _, scope in found + closing), names_in(repeat.item)
+        collection = Collection(name, names, graphs, scopes, repeat.least, repeat.most, repeat.item)
+        return replace(collection, closing=len(closing)) if repeat.through else collection
+
+    def _ending_with(
+        self, beside: reader.Surroundings, item: patterns.Pattern, around: _Around
+    ) -> Iterator[tuple[patterns.Pattern, Graph, Scope]]:
+        """The matches of a NOT that end with an item, in one event: a graph for each pair of events that it can be."""
+        replaced = frozenset(names_in(item))
+        outer = reader.extent_of(item)
+        for _, forms in settled_forms(beside.item.item):
+            for pattern in forms:
+                for one, other in product(reader.variables_in(pattern), reader.variables_in(item)):
+                    parts = reader.Parts()
+                    self.reader.read(pattern, beside.left, beside.right, parts)
+                    extent = reader.extent_of(pattern)
+                    stated = [
+                        *_at_once(one, other),
+                        *(_ends_by(name, one) for name in extent.ends if name != one),
+                        *(_ends_by(name, other) for name in outer.ends if name != other),
+                    ]
+                    parts.times += stated
+                    parts.moments = _ended(parts.moments)
+                    graph = self._graph(parts, extent, replace(around, aside=beside.item))
+                    if contradiction_of(graph) is None:
+                        conditions = (*graph.conditions, same_event(one, other))
+                        graph = replace(graph, conditions=conditions, replaced=replaced)
+                        yield pattern, graph, Scope(stated=tuple(stated))
+
+    def _same_match(
+        self, beside: reader.Surroundings, repeat: patterns.Repeat, around: _Around
+    ) -> Iterator[tuple[Graph, Scope]]:
+        """The item as the match that the shared variables bind, for each choice in which they do."""
+        shared = dict(zip(names_in(repeat.item), repeat.shares, strict=True))
+        bound = {name for name in shared.values() for level in around.parts if name in level.variables}
+        for _, forms in settled_forms(repeat.item, needs=beside.needs):
+            for pattern in forms:
+                pairs = {name: shared[name] for name in reader.variables_in(pattern)}
+                if {*pairs.values()} != bound:
+                    continue
+                parts = reader.Parts()
+                self.reader.read(pattern, beside.left, beside.right, parts)
+                stated = [bound for pair in pairs.items() for bound in _at_once(*pair)]
+                parts.times += stated
+                parts.moments = _ended(parts.moments)
+                graph = self._graph(parts, reader.extent_of(pattern), replace(around, aside=beside.item))
+                if contradiction_of(graph) is None:
+                    same = (same_event(name, other) for name, other in pairs.items())
+                    graph = replace(graph, conditions=(*graph.conditions, *same), replaced=frozenset(bound))
+                    yield graph, Scope(stated=tuple(stated))
 
     def _graphs_beside(
         self, beside: reader.Surroundings, around: _Around
@@ -534,7 +587,9 @@ class GraphBuilder:
             graph = replace(graph, replaced=replaced)
             yield Absence(graph, Scope(stated=tuple(stated)), rival.item, " that ends earlier")
 
-    def _no_better(self, place: int, found: reader.Parts, chosen: patterns.Pattern, around: _Around) -> Iterator[Absence]:
+    def _no_better(
+        self, place: int, found: reader.Parts, chosen: patterns.Pattern, around: _Around
+    ) -> Iterator[Absence]:
         """Absences: no match that differs only in the items chosen together is better at one of them, and as good at
         those before it."""
         together = picks.together(found.picks, place)
@@ -617,6 +672,19 @@ def _edges_of(pattern: patterns.Pattern) -> _Edges:
         positions,
         positions,
     )
+
+
+def _at_once(one: Name, other: Name) -> list[graph_bounds.Bound]:
+    """The bounds that two variables start and end at the same times."""
+    return [
+        graph_bounds.Bound(point(x), point(y), graph_bounds.ZERO, IMPLICIT)
+        for point in (graph_bounds.start_of, graph_bounds.end_of)
+        for x, y in ((one, other), (other, one))
+    ]
+
+
+def _ends_by(name: Name, other: Name) -> graph_bounds.Bound:
+    return graph_bounds.Bound(graph_bounds.end_of(name), graph_bounds.end_of(other), graph_bounds.ZERO, IMPLICIT)
 
 
 def _adjacent(names: Sequence[Name]) -> list[graph_bounds.Bound]:

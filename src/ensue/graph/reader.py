@@ -34,6 +34,7 @@ class Surroundings:
     in_seq: bool
     stated: Callable[[Extent], list[Bound]] | None = None
     needs: Needs = NOTHING
+    ends: patterns.Pattern | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -339,6 +340,8 @@ class Reader:
         own = [relation for relation in pattern.relations if place in (relation.left.item, relation.right.item)]
         if not own:
             return self._in_reach(Surroundings(item, left, right, in_seq=False))
+        if any(relation.same for relation in own):
+            return Surroundings(item, left, right, in_seq=False, ends=pattern.items[0])
 
         def stated(extent: Extent) -> list[Bound]:
             parts = Parts()
