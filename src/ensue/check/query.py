@@ -526,7 +526,7 @@ def _can_be_together(names: frozenset[Name], home: Scope) -> bool:
             child = scope
             continue  # without an OR all names of a scope are bound together
         wanted = {occurrence.name for occurrence in names_in_scopes(scope, inner=False)} & names
-        if not any(_binds(chosen, wanted, child) for chosen in choices(scope.pattern, longest=0)):
+        if not any(_binds(chosen, wanted, child) for chosen in choices(scope.pattern, unrolls=False)):
             return False
         child = scope
     return True

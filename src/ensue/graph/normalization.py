@@ -4,34 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise, product
+from itertools import product
 
 from ensue.analysis.catalog import Catalog, same_event
 from ensue.analysis.choices import choices, names_in, orders, renamed, settled_forms
-from ensue.analysis.scopes import (
-    Aside,
-    counts_events,
-    group_of,
-    is_aside,
-    open_reaches,
-    whole_windows,
-)
+from ensue.analysis.scopes import Aside, counts_events, group_of, is_aside, open_reaches, whole_windows
 from ensue.errors import Problem, QueryError, Source
 from ensue.graph import bounds as graph_bounds
 from ensue.graph import picks, reader
+from ensue.graph.bounds import IMPLICIT, ZERO, Bound, Limit, end_of, position_of, start_of
 from ensue.graph.conditions import UNSAID, Conditions
-from ensue.graph.graphs import (
-    Absence,
-    Collection,
-    Deadline,
-    Extent,
-    Graph,
-    Moment,
-    NormalForm,
-    Scope,
-    Windows,
-    text_of,
-)
+from ensue.graph.graphs import Absence, Collection, Deadline, Extent, Graph, Moment, NormalForm, Scope, Windows, text_of
 from ensue.graph.lists import NO_REPETITIONS, Repetitions
 from ensue.lower.phases import spelled_out
 from ensue.nodes import patterns
@@ -41,22 +24,14 @@ from ensue.nodes.names import Name, Other, Round, Stream
 ENDS = frozenset({"e"})
 """The requirement that the last item of a pattern in time is known."""
 
-IMPLICIT = graph_bounds.Reason("")
-"""The reason of a bound that no clause states, such as that an event starts before it ends."""
 
-
-def normalize_query(
-    query: patterns.PatternQuery, catalog: Catalog, source: Source | None = None, longest: int = 1
-) -> NormalForm:
-    """Returns the union of graphs for a checked and bound query. Raises `never-holds` if no graph can ever match.
-
-    A repetition without an upper limit has at most `longest` rounds.
-    """
-    builder = GraphBuilder(query, catalog, source, longest)
+def normalize_query(query: patterns.PatternQuery, catalog: Catalog, source: Source | None = None) -> NormalForm:
+    """Returns the union of graphs for a checked and bound query. Raises `never-holds` if no graph can ever match."""
+    builder = GraphBuilder(query, catalog, source)
     graphs: list[Graph] = []
     dropped: list[str] = []
     contradictions: list[graph_bounds.Contradiction] = []
-    for number, (pattern, forms) in enumerate(settled_forms(builder.pattern, longest)):
+    for number, (pattern, forms) in enumerate(settled_forms(builder.pattern)):
         possible: list[Graph] = []
         for ordered in forms:
             graph = builder.whole_graph(pattern, ordered, number)
@@ -70,7 +45,7 @@ def normalize_query(
             dropped.append(f"{text_of(pattern)}: {explain_contradiction(contradictions[-1])}")
     if not graphs:
         lasting = catalog.with_durations
-        needs_durations = lasting != catalog and _can_hold(query, lasting, longest)
+        needs_durations = lasting != catalog and _can_hold(query, lasting)
         raise QueryError([_never_holds(contradictions[0], needs_durations)], source)
     events = (part for part in patterns.walk(builder.pattern) if isinstance(part, patterns.Event))
     streams = dict.fromkeys(event.stream for event in events)
@@ -97,9 +72,9 @@ def explain_contradiction(contradiction: graph_bounds.Contradiction) -> str:
     return ", but ".join(dict.fromkeys(bound.reason.text for bound in contradiction.cycle if bound.reason.text))
 
 
-def _can_hold(query: patterns.PatternQuery, catalog: Catalog, longest: int) -> bool:
+def _can_hold(query: patterns.PatternQuery, catalog: Catalog) -> bool:
     try:
-        normalize_query(query, catalog, None, longest)
+        normalize_query(query, catalog)
     except QueryError:
         return False
     return True
@@ -168,7 +143,7 @@ class _Around:
 class GraphBuilder:
     """Builds the graphs of one query and holds what they share."""
 
-    def __init__(self, query: patterns.PatternQuery, catalog: Catalog, source: Source | None, longest: int) -> None:
+    def __init__(self, query: patterns.PatternQuery, catalog: Catalog, source: Source | None) -> None:
         self.source = source
         self.policy, self.allows_ties = query.policy, query.allows_ties
         query = spelled_out(query)
@@ -187,7 +162,7 @@ class GraphBuilder:
         for part in patterns.walk(query.pattern):
             lists |= isinstance(part, patterns.Repeat)
             self.has_reaches |= isinstance(part, patterns.Within) and part.reach is not None
-        self.repetitions = Repetitions.of(query, longest) if lists else NO_REPETITIONS
+        self.repetitions = Repetitions.of(query) if lists else NO_REPETITIONS
         self.conditions = None if query.where is None else Conditions(query, catalog, self.repetitions)
 
     def _windows(self, windows: Sequence[patterns.Window]) -> Windows:
@@ -199,17 +174,17 @@ class GraphBuilder:
             min((window.count for window in windows if isinstance(window, patterns.Events)), default=None),
         )
 
-    def before(self, x: Name, y: Name) -> graph_bounds.Limit:
+    def before(self, x: Name, y: Name) -> Limit:
         """The limit of the end of one variable to the start of one after it in SEQ: events without an order tie."""
-        return graph_bounds.Limit(0, not self.allows_ties, bool(self.ordered) and self._are_ordered(x, y))
+        return Limit(0, not self.allows_ties, bool(self.ordered) and self._are_ordered(x, y))
 
-    def _strictly_before(self, x: Name, y: Name) -> graph_bounds.Limit:
-        return graph_bounds.Limit(0, True, self._are_ordered(x, y))
+    def _strictly_before(self, x: Name, y: Name) -> Limit:
+        return Limit(0, True, self._are_ordered(x, y))
 
-    def _ends_before(self, earlier: Extent, later: Extent) -> graph_bounds.Limit:
+    def _ends_before(self, earlier: Extent, later: Extent) -> Limit:
         """The limit of the ends of two matches; their order decides where each has one last event."""
         single = len(earlier.ends) == len(later.ends) == 1
-        return graph_bounds.Limit(0, True, single and self._are_ordered(*earlier.ends, *later.ends))
+        return Limit(0, True, single and self._are_ordered(*earlier.ends, *later.ends))
 
     def _are_ordered(self, *names: Name) -> bool:
         """Whether columns order the events of these variables at the same time."""
@@ -227,54 +202,24 @@ class GraphBuilder:
         self.reader.read(pattern, None, None, parts)
         extent = reader.extent_of(pattern)
         if self.policy == patterns.STRICT:
-            parts.positions += _adjacent(reader.variables_in(pattern))
+            parts.positions += graph_bounds.adjacent(reader.variables_in(pattern))
         # The ends of the match are points around all others, exact where only one variable can be first or last.
-        parts.times += [
-            graph_bounds.Bound(graph_bounds.WHOLE_START, graph_bounds.start_of(name), graph_bounds.ZERO, IMPLICIT)
-            for name in extent.starts
-        ]
-        parts.times += [
-            graph_bounds.Bound(graph_bounds.end_of(name), graph_bounds.WHOLE_END, graph_bounds.ZERO, IMPLICIT)
-            for name in extent.ends
-        ]
+        parts.times += [Bound(graph_bounds.WHOLE_START, start_of(name), ZERO, IMPLICIT) for name in extent.starts]
+        parts.times += [Bound(end_of(name), graph_bounds.WHOLE_END, ZERO, IMPLICIT) for name in extent.ends]
         if len(extent.starts) == 1:
-            parts.times.append(
-                graph_bounds.Bound(
-                    graph_bounds.start_of(extent.starts[0]), graph_bounds.WHOLE_START, graph_bounds.ZERO, IMPLICIT
-                )
-            )
+            parts.times.append(Bound(start_of(extent.starts[0]), graph_bounds.WHOLE_START, ZERO, IMPLICIT))
         if len(extent.ends) == 1:
-            parts.times.append(
-                graph_bounds.Bound(
-                    graph_bounds.WHOLE_END, graph_bounds.end_of(extent.ends[0]), graph_bounds.ZERO, IMPLICIT
-                )
-            )
+            parts.times.append(Bound(graph_bounds.WHOLE_END, end_of(extent.ends[0]), ZERO, IMPLICIT))
         if self.limits.ticks is not None:
             parts.times.append(
-                graph_bounds.Bound(
-                    graph_bounds.WHOLE_END,
-                    graph_bounds.WHOLE_START,
-                    graph_bounds.Limit(self.limits.ticks, False),
-                    IMPLICIT,
-                )
+                Bound(graph_bounds.WHOLE_END, graph_bounds.WHOLE_START, Limit(self.limits.ticks, False), IMPLICIT)
             )
         for name in parts.variables if self.counting else ():
-            parts.positions.append(
-                graph_bounds.Bound(
-                    graph_bounds.WHOLE_FIRST, graph_bounds.position_of(name), graph_bounds.ZERO, IMPLICIT
-                )
-            )
-            parts.positions.append(
-                graph_bounds.Bound(graph_bounds.position_of(name), graph_bounds.WHOLE_LAST, graph_bounds.ZERO, IMPLICIT)
-            )
+            parts.positions.append(Bound(graph_bounds.WHOLE_FIRST, position_of(name), ZERO, IMPLICIT))
+            parts.positions.append(Bound(position_of(name), graph_bounds.WHOLE_LAST, ZERO, IMPLICIT))
         if self.limits.events is not None:
             parts.positions.append(
-                graph_bounds.Bound(
-                    graph_bounds.WHOLE_LAST,
-                    graph_bounds.WHOLE_FIRST,
-                    graph_bounds.Limit(self.limits.events - 1, False),
-                    IMPLICIT,
-                )
+                Bound(graph_bounds.WHOLE_LAST, graph_bounds.WHOLE_FIRST, Limit(self.limits.events - 1, False), IMPLICIT)
             )
         positions = (
             graph_bounds.Network((graph_bounds.WHOLE_FIRST, graph_bounds.WHOLE_LAST))
@@ -300,7 +245,7 @@ class GraphBuilder:
     def _deadlines(self, chosen: patterns.Pattern) -> tuple[Deadline, ...]:
         """When the reaches close the scopes that only they close on the right."""
         found = [
-            Deadline(graph_bounds.end_of(part.reach.anchor), self.scale.ticks(part.window))
+            Deadline(end_of(part.reach.anchor), self.scale.ticks(part.window))
             for part in open_reaches(chosen)
             if part.reach is not None
         ]
@@ -391,48 +336,41 @@ class GraphBuilder:
     def _close(self, parts: reader.Parts, around: _Around) -> _Around:
         """The surroundings of the graphs inside this one: its bounds, closed together with those outside."""
         points: list[graph_bounds.Point] = []
-        bounds: list[graph_bounds.Bound] = []
+        bounds: list[Bound] = []
         for variable in parts.variables.values():
-            start, end = graph_bounds.start_of(variable.name), graph_bounds.end_of(variable.name)
+            start, end = start_of(variable.name), end_of(variable.name)
             points += [start, end]
-            inside = graph_bounds.Limit(0, False, bool(self.ordered) and self._are_ordered(variable.name))
-            bounds.append(graph_bounds.Bound(start, end, inside, IMPLICIT))
+            inside = Limit(0, False, bool(self.ordered) and self._are_ordered(variable.name))
+            bounds.append(Bound(start, end, inside, IMPLICIT))
             schema = self.catalog.stream(variable.stream)
             if schema is None or schema.end is None:
-                bounds.append(graph_bounds.Bound(end, start, inside, IMPLICIT))
+                bounds.append(Bound(end, start, inside, IMPLICIT))
         for name in parts.moments:
-            start, end = graph_bounds.start_of(name), graph_bounds.end_of(name)
+            start, end = start_of(name), end_of(name)
             points += [start, end]
-            bounds += [
-                graph_bounds.Bound(start, end, graph_bounds.ZERO, IMPLICIT),
-                graph_bounds.Bound(end, start, graph_bounds.ZERO, IMPLICIT),
-            ]
+            bounds += [Bound(start, end, ZERO, IMPLICIT), Bound(end, start, ZERO, IMPLICIT)]
         times = graph_bounds.extend(around.times, points, bounds + parts.times)
         if not self.counting:
             return replace(around, parts=(*around.parts, parts), times=times)
         order = self._order_of_positions(parts, around, times)
-        positions = graph_bounds.extend(
-            around.positions, map(graph_bounds.position_of, parts.variables), parts.positions + order
-        )
+        positions = graph_bounds.extend(around.positions, map(position_of, parts.variables), parts.positions + order)
         return replace(around, parts=(*around.parts, parts), times=times, positions=positions)
 
-    def _order_of_positions(
-        self, parts: reader.Parts, around: _Around, times: graph_bounds.Network
-    ) -> list[graph_bounds.Bound]:
+    def _order_of_positions(self, parts: reader.Parts, around: _Around, times: graph_bounds.Network) -> list[Bound]:
         """Orders positions like the ends of events."""
         own = list(parts.variables)
         names = [name for level in around.parts for name in level.variables] + own
         pairs = [(x, y) for x in names for y in names if x != y and (x in own or y in own)]
         word = self.reader.word
         return [
-            graph_bounds.Bound(
-                graph_bounds.position_of(x),
-                graph_bounds.position_of(y),
-                graph_bounds.Limit(-1, False),
+            Bound(
+                position_of(x),
+                position_of(y),
+                Limit(-1, False),
                 graph_bounds.Reason(f"{word(x)} ends before {word(y)}"),
             )
             for x, y in pairs
-            if times.before(graph_bounds.end_of(x), graph_bounds.end_of(y))
+            if times.before(end_of(x), end_of(y))
         ]
 
     # -- what is beside the match ------------------------------------------------------------------------------------
@@ -461,9 +399,9 @@ class GraphBuilder:
                     self.reader.read(pattern, beside.left, beside.right, parts)
                     extent = reader.extent_of(pattern)
                     stated = [
-                        *_at_once(one, other),
-                        *(_ends_by(name, one) for name in extent.ends if name != one),
-                        *(_ends_by(name, other) for name in outer.ends if name != other),
+                        *graph_bounds.at_once(one, other),
+                        *(graph_bounds.ends_by(name, one) for name in extent.ends if name != one),
+                        *(graph_bounds.ends_by(name, other) for name in outer.ends if name != other),
                     ]
                     parts.times += stated
                     parts.moments = _ended(parts.moments)
@@ -486,7 +424,7 @@ class GraphBuilder:
                     continue
                 parts = reader.Parts()
                 self.reader.read(pattern, beside.left, beside.right, parts)
-                stated = [bound for pair in pairs.items() for bound in _at_once(*pair)]
+                stated = [bound for pair in pairs.items() for bound in graph_bounds.at_once(*pair)]
                 parts.times += stated
                 parts.moments = _ended(parts.moments)
                 graph = self._graph(parts, reader.extent_of(pattern), replace(around, aside=beside.item))
@@ -523,40 +461,40 @@ class GraphBuilder:
             return Scope(stated=tuple(stated))
         trailing = beside.right is None and beside.in_seq
         edges = around.edges or _Edges()
-        starts, ends = list(map(graph_bounds.start_of, extent.starts)), list(map(graph_bounds.end_of, extent.ends))
-        window = None if self.windows.ticks is None else graph_bounds.Limit(self.windows.ticks, False)
-        bounds: list[graph_bounds.Bound] = []
-        limits: list[frozenset[graph_bounds.Limit]] = [frozenset(), frozenset()]
+        starts, ends = list(map(start_of, extent.starts)), list(map(end_of, extent.ends))
+        window = None if self.windows.ticks is None else Limit(self.windows.ticks, False)
+        bounds: list[Bound] = []
+        limits: list[frozenset[Limit]] = [frozenset(), frozenset()]
         if beside.left is not None:
             bounds += [
-                graph_bounds.Bound(graph_bounds.end_of(x), graph_bounds.start_of(y), self.before(x, y), IMPLICIT)
+                Bound(end_of(x), start_of(y), self.before(x, y), IMPLICIT)
                 for x in beside.left.ends
                 for y in extent.starts
             ]
             limits[0] = frozenset(bound.limit for bound in bounds)
         elif window is not None:
-            bounds += [graph_bounds.Bound(x, y, window, IMPLICIT) for x in edges.ends for y in starts]
+            bounds += [Bound(x, y, window, IMPLICIT) for x in edges.ends for y in starts]
         if beside.right is not None:
             closing = [
-                graph_bounds.Bound(graph_bounds.end_of(x), graph_bounds.start_of(y), self.before(x, y), IMPLICIT)
+                Bound(end_of(x), start_of(y), self.before(x, y), IMPLICIT)
                 for x in extent.ends
                 for y in beside.right.starts
             ]
             bounds += closing
             limits[1] = frozenset(bound.limit for bound in closing)
         elif not trailing:
-            bounds += [graph_bounds.Bound(x, y, graph_bounds.ZERO, IMPLICIT) for x in ends for y in edges.ends]
+            bounds += [Bound(x, y, ZERO, IMPLICIT) for x in ends for y in edges.ends]
         elif window is not None:
-            bounds += [graph_bounds.Bound(x, y, window, IMPLICIT) for x in ends for y in edges.starts]
+            bounds += [Bound(x, y, window, IMPLICIT) for x in ends for y in edges.starts]
         parts.times += bounds
         if self.windows.events is not None:
-            limit = graph_bounds.Limit(self.windows.events - 1, False)
+            limit = Limit(self.windows.events - 1, False)
             reason = graph_bounds.Reason("the window in EVENTS limits the scope of NOT")
-            inside = [graph_bounds.position_of(name) for name in parts.variables]
+            inside = [position_of(name) for name in parts.variables]
             if beside.left is None:
-                parts.positions += [graph_bounds.Bound(x, y, limit, reason) for x in edges.last for y in inside]
+                parts.positions += [Bound(x, y, limit, reason) for x in edges.last for y in inside]
             if trailing:
-                parts.positions += [graph_bounds.Bound(x, y, limit, reason) for x in inside for y in edges.first]
+                parts.positions += [Bound(x, y, limit, reason) for x in inside for y in edges.first]
         if around.edges is not None:
             return Scope(stated=tuple(bounds))
         return Scope(beside.left, beside.right, trailing, limits=(limits[0], limits[1]))
@@ -575,14 +513,12 @@ class GraphBuilder:
         self.reader.read(pattern, rival.left, rival.right, parts)
         extent, own = reader.extent_of(pattern), reader.extent_of(rival.item)
         stated = [
-            graph_bounds.Bound(graph_bounds.end_of(x), graph_bounds.start_of(y), self._strictly_before(x, y), IMPLICIT)
+            Bound(end_of(x), start_of(y), self._strictly_before(x, y), IMPLICIT)
             for x in rival.after.ends
             for y in extent.starts
         ]
         stated += [
-            graph_bounds.Bound(graph_bounds.end_of(x), graph_bounds.end_of(y), self._ends_before(extent, own), IMPLICIT)
-            for x in extent.ends
-            for y in own.ends
+            Bound(end_of(x), end_of(y), self._ends_before(extent, own), IMPLICIT) for x in extent.ends for y in own.ends
         ]
         parts.times += stated
         parts.moments = _ended(parts.moments)
@@ -644,22 +580,17 @@ class GraphBuilder:
             words = " that ends later" if stage.latest else " that ends earlier"
             yield Absence(graph, Scope(stated=()), stage.item, words)
 
-    def _end_by(self, earlier: Extent, later: Extent, strict: bool) -> list[graph_bounds.Bound]:
+    def _end_by(self, earlier: Extent, later: Extent, strict: bool) -> list[Bound]:
         """The bounds that `earlier` ends before `later`, or not after it."""
         limit = self._ends_before(earlier, later)._replace(strict=strict)
-        return [
-            graph_bounds.Bound(graph_bounds.end_of(x), graph_bounds.end_of(y), limit, IMPLICIT)
-            for x in earlier.ends
-            for y in later.ends
-        ]
+        return [Bound(end_of(x), end_of(y), limit, IMPLICIT) for x in earlier.ends for y in later.ends]
 
 
 def _outermost(extent: Extent, times: graph_bounds.Network) -> Extent:
     """The extent without variables that are never the first to start or the last to end."""
 
     def kept(
-        points: Sequence[graph_bounds.Point],
-        outer: Callable[[graph_bounds.Point, graph_bounds.Point], graph_bounds.Limit | None],
+        points: Sequence[graph_bounds.Point], outer: Callable[[graph_bounds.Point, graph_bounds.Point], Limit | None]
     ) -> tuple[Name, ...]:
         found: list[graph_bounds.Point] = []
         for place, point in enumerate(points):
@@ -670,45 +601,14 @@ def _outermost(extent: Extent, times: graph_bounds.Network) -> Extent:
         return tuple(point.variable for point in found)
 
     return Extent(
-        kept(list(map(graph_bounds.start_of, extent.starts)), times.limit),
-        kept(list(map(graph_bounds.end_of, extent.ends)), lambda other, point: times.limit(point, other)),
+        kept(list(map(start_of, extent.starts)), times.limit),
+        kept(list(map(end_of, extent.ends)), lambda other, point: times.limit(point, other)),
     )
 
 
 def _edges_of(pattern: patterns.Pattern) -> _Edges:
-    extent, positions = reader.extent_of(pattern), tuple(map(graph_bounds.position_of, reader.variables_in(pattern)))
-    return _Edges(
-        tuple(map(graph_bounds.start_of, extent.starts)),
-        tuple(map(graph_bounds.end_of, extent.ends)),
-        positions,
-        positions,
-    )
-
-
-def _at_once(one: Name, other: Name) -> list[graph_bounds.Bound]:
-    """The bounds that two variables start and end at the same times."""
-    return [
-        graph_bounds.Bound(point(x), point(y), graph_bounds.ZERO, IMPLICIT)
-        for point in (graph_bounds.start_of, graph_bounds.end_of)
-        for x, y in ((one, other), (other, one))
-    ]
-
-
-def _ends_by(name: Name, other: Name) -> graph_bounds.Bound:
-    return graph_bounds.Bound(graph_bounds.end_of(name), graph_bounds.end_of(other), graph_bounds.ZERO, IMPLICIT)
-
-
-def _adjacent(names: Sequence[Name]) -> list[graph_bounds.Bound]:
-    """Each event has the position directly after the previous one."""
-    reason = graph_bounds.Reason("MATCH STRICT requires adjacent events")
-    bounds = []
-    for earlier, later in pairwise(names):
-        x, y = graph_bounds.position_of(earlier), graph_bounds.position_of(later)
-        bounds += [
-            graph_bounds.Bound(y, x, graph_bounds.Limit(1, False), reason),
-            graph_bounds.Bound(x, y, graph_bounds.Limit(-1, False), reason),
-        ]
-    return bounds
+    extent, positions = reader.extent_of(pattern), tuple(map(position_of, reader.variables_in(pattern)))
+    return _Edges(tuple(map(start_of, extent.starts)), tuple(map(end_of, extent.ends)), positions, positions)
 
 
 def _ended(moments: Mapping[Name, Moment]) -> dict[Name, Moment]:
@@ -717,9 +617,7 @@ def _ended(moments: Mapping[Name, Moment]) -> dict[Name, Moment]:
 
 def _is_endless(moment: Moment, graph: Graph, around: _Around) -> bool:
     """Whether nothing around a graph limits a repeated moment."""
-    return not any(
-        graph.times.limit(graph_bounds.end_of(moment.name), point) is not None for point in around.times.points
-    )
+    return not any(graph.times.limit(end_of(moment.name), point) is not None for point in around.times.points)
 
 
 def _endless_scope(aside: Aside) -> Problem:

@@ -78,8 +78,6 @@ class GraphWords:
                 yield f"branch {number} of {len(graphs)}{_rounds(graph_plan.graph)}{further}"
             if number not in same:
                 yield from self._graph(graph_plan, "  " if len(graphs) > 1 else "")
-        if self.plan.grows:
-            yield "longer repetitions are searched round by round until there are no more matches"
         for dropped in self.plan.normal_form.dropped:
             yield f"removed, because it can never match: {dropped}"
 
