@@ -236,7 +236,7 @@ class GraphBuilder:
             graph = replace(graph, extent=_outermost(extent, graph.times))
         return replace(
             graph,
-            closings=picks.closings(graph, pattern, parts.picks),
+            closings=picks.closings(graph, pattern, parts.picks) if parts.picks or reader.trails(pattern) else (),
             deadlines=self._deadlines(chosen) if self.has_reaches else (),
             succession=succession,
             number=number,
