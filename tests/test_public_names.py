@@ -27,8 +27,8 @@ ERRORS = "EnsueError QueryError SchemaError LimitError StateError SetupError Ens
 NAMESPACES = {
     "fn": """Value avg call case collect_set count count_distinct field first flatten last lineage list max min prev
     probability same span_end span_start stddev sum value""",
-    "ops": """any_event anyone aperiodic aperiodic_list both chain concurrent follows next_to not_follows not_precedes
-    periodic periodic_list precedes prior_to relative simultaneous unless""",
+    "ops": """any_event anyone aperiodic aperiodic_list both chain concurrent except_for follows next_to not_follows
+    not_precedes periodic periodic_list precedes prior_to relative simultaneous unless""",
     "rules": "RuleItem RuleStatement atom fact name on rule stream table timer together while_",
     "constraints": "Constraint ConstraintsLike ends ends_within exclusive implies prior require",
     "actions": "Call Deliveries Delivery RejectedCall act kafka spark_sink table_sink webhook",

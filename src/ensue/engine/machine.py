@@ -224,7 +224,7 @@ class Look:
 
     def choices(self, plan: QueryPlan, events: EventStore, after: int | None = None) -> Iterator[MatchChunk]:
         """All choices of events for the graphs of a plan that complete after a moment, whatever its policy."""
-        return matches_of_graphs(plan, events, Frontier(after), UNLIMITED, {}, None, [])
+        return matches_of_graphs(plan, events, Frontier(after), UNLIMITED, {}, None)
 
 
 class _Run:

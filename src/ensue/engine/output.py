@@ -188,7 +188,7 @@ def _in_graph(expression: Expr, chunk: MatchChunk, plan: QueryPlan) -> Expr:
 def _moments(chunk: MatchChunk, series: Series, time_type: pa.DataType) -> pa.Array:
     """The list of the moments of a PERIODIC*."""
     first, last = (chunk.space.value(point, chunk.rows) for point in (series.first, series.last))
-    counts = np.maximum(0, (last - first - 1) // series.ticks)
+    counts = (last - first) // series.ticks
     offsets = np.concatenate([[0], np.cumsum(counts)])
     numbers = np.arange(offsets[-1]) - np.repeat(offsets[:-1], counts) + 1
     moments = np.repeat(first, counts) + numbers * series.ticks
