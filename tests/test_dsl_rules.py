@@ -56,6 +56,7 @@ STATEMENTS: list[tuple[RuleStatement, str]] = [
     ),
     (rule("alarm").when("order(id)"), "RULE alarm() <- order(id)"),
     (fact("vip", 7, "gold", -1.5, None, True), "FACT vip(7, 'gold', -1.5, NULL, TRUE)"),
+    (fact("vip"), "FACT vip()"),
     (fact("vip", id=7, level="gold"), "FACT vip(id=7, level='gold')"),
     (table("price", "product", "amount"), "TABLE price(product, amount)"),
     (stream("order", "id", "product", "qty"), "STREAM order(id, product, qty)"),
@@ -151,7 +152,6 @@ def test_what_is_refused_at_once(build: Callable[[], object], code: str) -> None
         (lambda: rule("a", "id").when(), "ensue.rules.fact"),
         (lambda: rule("a", "id").when(5), "a rule item must be"),  # type: ignore[arg-type]
         (lambda: rule(5), "takes names"),  # type: ignore[arg-type]
-        (lambda: fact("vip"), "at least one value"),
         (lambda: table("price"), "at least one column"),
         (lambda: stream(), "the name of a stream"),
         (lambda: together(), "at least one item"),

@@ -402,8 +402,6 @@ def fact(table: str, /, *values: object, **by_column: object) -> RuleStatement:
     """
     _check_name("fact", table)
     raise_any(mixed_arguments([*(None for _ in values), *by_column]))
-    if not values and not by_column:
-        raise ValueError("fact takes at least one value")
     literals = tuple(_literal(value) for value in (values or by_column.values()))
     return RuleStatement(rules.Fact(table, literals, tuple(by_column) or None))
 

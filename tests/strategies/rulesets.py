@@ -94,9 +94,9 @@ rules = st.builds(
 
 @st.composite
 def _facts(draw: st.DrawFn) -> Fact:
-    values = tuple(draw(st.lists(nodes.literals, min_size=1, max_size=3)))
+    values = tuple(draw(st.lists(nodes.literals, max_size=3)))
     columns = st.lists(names, min_size=len(values), max_size=len(values), unique=True).map(tuple)
-    return Fact(draw(streams), values, draw(st.none() | columns))
+    return Fact(draw(streams), values, draw(st.none() | columns) or None)
 
 
 @st.composite

@@ -168,7 +168,7 @@ def _is_about_one(query: PatternQuery) -> bool:
 
 
 def _hands_on(key: str, query: PatternQuery) -> bool:
-    if not query.returns:
+    if query.returns_events:
         return True
     columns = [column.expression for place, column in enumerate(query.returns) if column_name(column, place) == key]
     return any(_is_key(key, expression) for expression in columns)
@@ -197,8 +197,8 @@ def program_catalog(
     asked = catalog.any_stream.fields if catalog.any_stream is not None else {}
     schemas: dict[Stream, StreamSchema] = {}
     for name in used_streams(query, declared):
-        columns = columns_of(declared[name][0]) if declared[name][0].returns else ()
-        schemas[name] = StreamSchema(name, dict.fromkeys(columns or asked, NULL_TYPE), START, END, derived=True)
+        columns = asked if declared[name][0].returns_events else columns_of(declared[name][0])
+        schemas[name] = StreamSchema(name, dict.fromkeys(columns, NULL_TYPE), START, END, derived=True)
     if declared and any(inferred_catalog(other, time).time == MOMENTS for other in program):
         catalog = replace(catalog, time=MOMENTS)
     return replace(catalog, streams=schemas) if schemas else catalog

@@ -458,14 +458,16 @@ def check_lookup(lookup: InTable, ruleset: rule_nodes.Ruleset | None) -> Iterato
             label=f"tables: {', '.join(known) or 'none'}",
             hint=did_you_mean(lookup.table, known) or f"declare `TABLE {lookup.table}(column)`, or write `IN (...)`",
         )
-    elif lookup.column not in (columns if len(columns) > 1 else (None, *columns)):
-        lack = "has several columns" if lookup.column is None else f"has no column `{lookup.column}`"
+    elif lookup.column not in ((None, *columns) if len(columns) == 1 else columns):
+        lack = f"has no column `{lookup.column}`"
+        if lookup.column is None:
+            lack = "has several columns" if columns else "has no columns"
         yield Problem(
             "table-column",
             f"TABLE `{lookup.table}` {lack}",
             lookup.span,
-            label=f"columns: {', '.join(columns)}",
-            hint=f"write `IN {lookup.table}.{columns[0]}`",
+            label=f"columns: {', '.join(columns)}" if columns else "",
+            hint=f"write `IN {lookup.table}.{columns[0]}`" if columns else "",
         )
 
 

@@ -303,7 +303,7 @@ def _grouping(query: PatternQuery) -> str:
 
 def _columns(columns: frozenset[str] | None, query: PatternQuery) -> str:
     if columns is None:
-        asked = "the query returns the lineage" if query.returns else "the query returns whole events"
+        asked = "the query returns whole events" if query.returns_events else "the query returns the lineage"
         return f"all columns, because {asked}"
     return ", ".join(["time", *sorted(columns)])
 

@@ -181,7 +181,7 @@ def _without(graph: Graph, replaced: frozenset[Name]) -> Graph:
 
 def _asked_lists(query: PatternQuery, groups: Mapping[Name, Name]) -> frozenset[Name]:
     """The lists in the result: those of RETURN, or all."""
-    if not query.returns:
+    if query.returns_events:
         return frozenset(groups.values())
     return frozenset(groups[name] for value in result_expressions(query) for name in list_variables(value, groups))
 
@@ -398,7 +398,8 @@ def query_columns(query: PatternQuery, catalog: Catalog, lineage: bool = False) 
         for part in walk_expression(expression):
             if isinstance(part, Field) and part.variable in streams:
                 needed[streams[part.variable]].add(part.name)
-    returned = frozenset() if query.returns else frozenset(streams[name] for name in positive_names(query.pattern))
+    names = positive_names(query.pattern) if query.returns_events else ()
+    returned = frozenset(streams[name] for name in names)
     if lineage or query.returns:
         returned |= lineage_streams(query, lineage)
     columns: dict[Stream, frozenset[str] | None] = {}

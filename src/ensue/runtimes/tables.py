@@ -451,6 +451,10 @@ def _conform_column(column: pa.ChunkedArray, field: pa.Field, label: str) -> pa.
 # --- lookup tables: the tables passed for a program's TABLEs, and the rows of its FACTs
 
 
+PRESENT = "ensue:present"
+"""The only column of a table without columns, such as that of `FACT p()`: an Arrow table without any has no rows."""
+
+
 def fixed_tables(
     given: Mapping[str, Any] | None, statements: LoweredProgram, offered: Mapping[str, Any] | None = None
 ) -> FixedTables:
@@ -508,6 +512,8 @@ def _no_table(entry: TableDeclaration) -> Problem:
 
 def _table_of(facts: Sequence[Fact], columns: Sequence[str]) -> pa.Table:
     """Return the rows of the FACTs; `check_tables` ensures that the values of a column have compatible types."""
+    if not columns:
+        return pa.table({PRESENT: pa.nulls(len(facts))})
     arrays = []
     for column in columns:
         values = [scalar(fact_value(fact, columns, column)) for fact in facts]
