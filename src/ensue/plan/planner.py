@@ -398,8 +398,8 @@ def query_columns(query: PatternQuery, catalog: Catalog, lineage: bool = False) 
         for part in walk_expression(expression):
             if isinstance(part, Field) and part.variable in streams:
                 needed[streams[part.variable]].add(part.name)
-    names = positive_names(query.pattern) if query.returns_events else ()
-    returned = frozenset(streams[name] for name in names)
+    shown = positive_names(query.pattern) if query.returns_events else ()
+    returned = frozenset(streams[name] for name in shown)
     if lineage or query.returns:
         returned |= lineage_streams(query, lineage)
     columns: dict[Stream, frozenset[str] | None] = {}
