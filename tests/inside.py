@@ -226,6 +226,7 @@ NAMES = {
         "TimerItem",
         "Together",
         "While",
+        "Absent",
     ),
     "ensue.nodes.states": (
         "Arrow",

@@ -150,6 +150,10 @@ class AtomItem(Interval):
         """The item with a name: `name: order(id)`."""
         return AtomItem(replace(self.atom, name=name))
 
+    def __invert__(self) -> RuleItem:
+        """No row of a table has these values: `not blocked(ip)`."""
+        return RuleItem(rules.Absent(self.atom))
+
     @property
     def atom(self) -> rules.Atom:
         """The node itself."""

@@ -10,6 +10,7 @@ from itertools import groupby, product
 from typing import Any
 
 from inside import (
+    Absent,
     Atom,
     Call,
     Causes,
@@ -172,7 +173,7 @@ class Body:
     @cached_property
     def places(self) -> Counter[str]:
         """In how many places of arguments each name stands."""
-        everywhere = [*self.atoms.values(), *(item.atom for item in self.whiles.values())]
+        everywhere = [*self.atoms.values(), *(item.atom for item in (*self.whiles.values(), *self.of(Absent)))]
         return Counter(name for atom in everywhere for name in names_of(atom))
 
     @cached_property
@@ -295,6 +296,9 @@ class Body:
                 return max(span.e for span in inside) - min(span.s for span in inside) <= length_of(item.window)
             case Causes():
                 return (choice.things[item.cause].id, choice.things[item.effect].id) in self.facts.causes
+            case Absent():
+                rows = self.facts.tables[item.atom.stream]
+                return all(self.agreed(item.atom, row, choice.names) is None for row in rows)
             case While(collects=False):
                 return not self.inside(next(key for key, one in self.whiles.items() if one is item), choice)
         return True

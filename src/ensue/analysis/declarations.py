@@ -343,14 +343,14 @@ def declared_attributes(statements: Statements) -> dict[str, tuple[str, ...]]:
     for fact in reversed(ruleset.facts):
         known[fact.table] = fact.columns or tuple(map(argument_name, range(len(fact.values))))
     known |= {entry.name: entry.columns for entry in ruleset.tables}
-    for head in ruleset.heads:
-        known[head] = attribute_names(first_rule(ruleset, head))
+    for rule in reversed(ruleset.rules):
+        known[rule.head] = attribute_names(rule)
     return known
 
 
 def tables_of(ruleset: Ruleset) -> frozenset[str]:
-    """The names of tables."""
-    return frozenset(entry.name for entry in ruleset.tables) | frozenset(fact.table for fact in ruleset.facts)
+    """The names of tables, given and derived."""
+    return ruleset.given_tables | ruleset.derived_tables
 
 
 def argument_name(place: int) -> str:

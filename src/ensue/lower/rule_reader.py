@@ -400,6 +400,8 @@ class RuleReader:
                 self._read_temporal(item)
             case rules.Condition():
                 self._read_condition(item.expression)
+            case rules.Absent():
+                self._read_absent(item)
             case rules.Causes():
                 self._read_cause(item)
 
@@ -420,6 +422,17 @@ class RuleReader:
         for variable, other in self.representatives.items():
             if variable in outside_aggregates(condition):
                 self.conditions.append(_about(condition, variable, other))
+
+    def _read_absent(self, item: rules.Absent) -> None:
+        self._require_values(item.atom)
+        places = [
+            (argument.term, self.attribute(item.atom, place))
+            for place, argument in enumerate(item.atom.arguments)
+            if not isinstance(argument.term, rules.Anything)
+        ]
+        operands = [self.bound[term.name][0].value if isinstance(term, rules.Name) else term for term, _ in places]
+        columns = tuple(column for _, column in places)
+        self.conditions.append(expression_nodes.HasRow(tuple(operands), item.atom.stream, columns, True, item.span))
 
     def _read_cause(self, item: rules.Causes) -> None:
         variable = Chain(next(self._numbers))
