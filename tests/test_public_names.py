@@ -272,7 +272,7 @@ def test_a_misspelt_keyword(call: Callable[[], object], guess: str) -> None:
 
 def test_a_keyword_that_is_like_no_other_lists_all() -> None:
     error = refused(lambda: ensue.explain(QUERY, zzz=1))  # type: ignore[call-arg]
-    assert error.hint == "arguments: query, time, constraints, stages"
+    assert error.hint == "arguments: query, time, end, constraints, stages"
 
 
 def test_the_signatures_are_those_of_the_functions() -> None:
