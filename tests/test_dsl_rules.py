@@ -25,6 +25,8 @@ ITEMS: list[tuple[Any, str]] = [
     (atom("contains", name("_")), "`contains`(`_`)"),
     (atom("order line", "in"), "`order line`(`in`)"),
     (atom("shift", "w", 5).named("x"), "x: `shift`(w, 5)"),
+    (~atom("blocked", "ip", "_"), "not blocked(ip, _)"),
+    (~atom("contains", ip="x"), "not `contains`(ip=x)"),
     (ORDER.causes(SHIPPED), "o causes s"),
     (together(ORDER, SHIPPED, "w").within("2 hours"), "{o, s, w} within 2 hours"),
     (together("o").within(5), "{o} within 5"),
