@@ -252,23 +252,8 @@ class Body:
         return names
 
     def binds_different(self, things: dict[str, Bindable]) -> bool:
-        wholes = [self.whole(key, things) for key, thing in things.items() if isinstance(thing, OracleEvent)]
-        return len(set(wholes)) == len(wholes)
-
-    def whole(self, key: str, things: dict[str, Bindable]) -> tuple[object, ...]:
-        """What counts as one event; with rows of tables it is one of its own."""
-        has_rows = any(isinstance(thing, Row) and self.carriers[other] == key for other, thing in things.items())
-        return (things[key].id, key) if has_rows else (things[key].id,)
-
-    @cached_property
-    def carriers(self) -> dict[str, str]:
-        """The event item with which the row of each table item goes."""
-        events = [key for key, atom in self.atoms.items() if atom.stream not in self.facts.tables]
-        carriers = {}
-        for key in self.atoms.keys() - set(events):
-            sharing = [one for one in events if set(names_of(self.atoms[one])) & set(names_of(self.atoms[key]))]
-            carriers[key] = (sharing or events)[0]
-        return carriers
+        ids = [thing.id for thing in things.values() if isinstance(thing, OracleEvent)]
+        return len(set(ids)) == len(ids)
 
     def spans_of(self, things: dict[str, Bindable]) -> dict[str, Span]:
         spans = {key: Span(thing.s, thing.e) for key, thing in things.items() if isinstance(thing, OracleEvent)}
@@ -307,13 +292,11 @@ class Body:
         """What lies in the interval of a `while` and agrees with the choice, in the order of time and arrival."""
         item = self.whiles[key]
         around = choice.spans[item.interval]
-        taken = {
-            self.whole(one, choice.things) for one, thing in choice.things.items() if isinstance(thing, OracleEvent)
-        }
+        taken = {thing.id for thing in choice.things.values() if isinstance(thing, OracleEvent)}
         narrowing = [conjunct for conjunct in self.conditions if self.owner(conjunct) == key]
         found = []
         for event in self.facts.of(item.atom):
-            if (event.id,) in taken or not (around.s < event.s and event.e < around.e):
+            if event.id in taken or not (around.s < event.s and event.e < around.e):
                 continue
             names = self.agreed(item.atom, event, choice.names)
             if names is None:

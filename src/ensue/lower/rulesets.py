@@ -10,6 +10,7 @@ from dataclasses import replace
 
 from ensue.analysis.declarations import declared_attributes, first_rule, streams_of
 from ensue.errors import Problem, QueryError
+from ensue.lower.rule_parts import check_parts, may_meet, parts_of, whole_rule
 from ensue.lower.rule_reader import RuleReader, all_of
 from ensue.nodes.expressions import Binary, Expr, Field, IsNull, conjuncts, substitute_fields
 from ensue.nodes.names import Name, Stream
@@ -27,9 +28,12 @@ def resolve_rules(statements: AnyStatements) -> AnyStatements:
         return statements
     attributes = declared_attributes(statements)
     made: list[PatternQuery] = [*cause_statements(ruleset)]
+    meets = may_meet(statements)
     for number, rule in enumerate(ruleset.rules, start=1):
-        if rule.head in ruleset.heads:
-            made += RuleReader(rule, number, ruleset, attributes).statements()
+        if rule.head in ruleset.derived_tables:
+            continue
+        for part in parts_of(rule, number, ruleset, attributes, meets):
+            made += RuleReader(part, number, ruleset, attributes).statements()
     results = [result_of(head, attributes[head], first_rule(ruleset, head)) for head in ruleset.heads]
     return replace(
         statements,
@@ -47,8 +51,17 @@ def table_queries(statements: Statements) -> tuple[PatternQuery, ...]:
     return tuple(
         query
         for number, rule in enumerate(ruleset.table_rules, start=1)
-        for query in RuleReader(rule, number, rows, attributes).statements()
+        for query in RuleReader(whole_rule(rule, attributes), number, rows, attributes).statements()
     )
+
+
+def rule_problems(statements: Statements) -> Iterator[Problem]:
+    """The problems of rules that cannot be split into their events and their rows."""
+    ruleset = statements.ruleset
+    if ruleset is not None and ruleset.given_tables:
+        attributes, meets = declared_attributes(statements), may_meet(statements)
+        for rule in ruleset.event_rules:
+            yield from check_parts(rule, ruleset, attributes, meets)
 
 
 def is_result_of(query: PatternQuery, head: Stream) -> bool:
