@@ -98,11 +98,27 @@ class _Split:
         self.joined = self._joined()
 
     def may_repeat(self, meets: MayMeet) -> bool:
-        """Whether two items may be the same event."""
-        streams = [atom.stream for atom in self.events]
-        others = [item.atom.stream for item in self.whiles]
-        pairs = [(one, other) for place, one in enumerate(streams) for other in (*streams[place + 1 :], *others)]
-        return any(meets(one, other) for one, other in pairs)
+        """Whether an event that rows would be joined with may be the same as another item."""
+        bases = {item.name: item.base for item in self.rule.body if isinstance(item, rules.TimerItem)}
+        for event in self._hosts():
+            others = [other for other in self.events if other is not event]
+            # An event is never strictly inside its own interval, or that of a timer that is relative to it.
+            others += [
+                item.atom
+                for item in self.whiles
+                if event.name is None or event.name not in (item.interval, bases.get(item.interval))
+            ]
+            if any(meets(event.stream, other.stream) for other in others):
+                return True
+        return False
+
+    def _hosts(self) -> list[rules.Atom]:
+        """The events that share a name with a row, directly or through other rows; the first one for other rows."""
+        names = {name for atom in self.rows for name in _names(atom)}
+        hosts = [atom for atom in self.events if not names.isdisjoint(_names(atom))]
+        if self.events and any(self.bound.isdisjoint(_names(atom)) for atom in self.rows):
+            hosts.append(self.events[0])
+        return hosts
 
     def _joined(self) -> list[rules.Atom]:
         """The rows that bind something that is used elsewhere."""
@@ -127,7 +143,7 @@ class _Split:
         )
 
     def problems(self) -> Iterator[Problem]:
-        hint = "derive events with this value in a rule of their own, and use those events here"
+        hint = "derive events with this value in a separate rule, and use those events here"
         for item in self.whiles:
             for argument in item.atom.arguments:
                 if isinstance(argument.term, rules.Name) and argument.term.name in self.of_rows:
@@ -153,7 +169,7 @@ class _Split:
 
     def in_two(self, body: BodyOf) -> tuple[rules.Rule, tuple[str, ...], rules.Rule]:
         """The rule that finds the events and returns the used values in these columns, and the rule that joins them."""
-        carried = _Carried({*self.bound, *self.of_rows, *self.aside})
+        carried = _Values({*self.bound, *self.of_rows, *self.aside})
         first: list[rules.Item] = []
         second: list[rules.Item] = [*self.joined]
         for item in self.rule.body:
@@ -198,7 +214,7 @@ class _Split:
         return None
 
 
-class _Carried:
+class _Values:
     """The values that the events hand on to the rows, each with a name that nothing else has."""
 
     def __init__(self, taken: set[str]) -> None:

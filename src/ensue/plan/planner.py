@@ -215,7 +215,7 @@ def _without(graph: Graph, replaced: frozenset[Name]) -> Graph:
 
 def _asked_lists(query: PatternQuery, groups: Mapping[Name, Name]) -> frozenset[Name]:
     """The lists in the result: those of RETURN, or all."""
-    if query.returns_events:
+    if not query.returns:
         return frozenset(groups.values())
     return frozenset(groups[name] for value in result_expressions(query) for name in list_variables(value, groups))
 
@@ -432,7 +432,7 @@ def query_columns(query: PatternQuery, catalog: Catalog, lineage: bool = False) 
         for part in walk_expression(expression):
             if isinstance(part, Field) and part.variable in streams:
                 needed[streams[part.variable]].add(part.name)
-    shown = positive_names(query.pattern) if query.returns_events else ()
+    shown = () if query.returns or query.rule is not None else positive_names(query.pattern)
     returned = frozenset(streams[name] for name in shown)
     if lineage or query.returns:
         returned |= lineage_streams(query, lineage)
