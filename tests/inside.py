@@ -24,7 +24,7 @@ NAMES = {
     "ensue.apps.cli.demo": ("demo_program", "next_steps", "paragraphs"),
     "ensue.apps.cli.files": ("read_sources",),
     "ensue.apps.cli.orders": ("draw_orders",),
-    "ensue.apps.cli.program_files": ("read_program",),
+    "ensue.apps.cli.program_files": ("choose_pattern", "read_program"),
     "ensue.apps.cli.signals": ("told_to_stop",),
     "ensue.apps.pipelines": ("published_schema", "read_pipeline"),
     "ensue.apps.pipelines.columns": ("check_columns",),
@@ -230,6 +230,7 @@ NAMES = {
         "TimerItem",
         "Together",
         "While",
+        "Absent",
     ),
     "ensue.nodes.states": (
         "Arrow",

@@ -25,6 +25,8 @@ ITEMS: list[tuple[Any, str]] = [
     (atom("contains", name("_")), "`contains`(`_`)"),
     (atom("order line", "in"), "`order line`(`in`)"),
     (atom("shift", "w", 5).named("x"), "x: `shift`(w, 5)"),
+    (~atom("blocked", "ip", "_"), "not blocked(ip, _)"),
+    (~atom("contains", ip="x"), "not `contains`(ip=x)"),
     (ORDER.causes(SHIPPED), "o causes s"),
     (together(ORDER, SHIPPED, "w").within("2 hours"), "{o, s, w} within 2 hours"),
     (together("o").within(5), "{o} within 5"),
@@ -56,6 +58,7 @@ STATEMENTS: list[tuple[RuleStatement, str]] = [
     ),
     (rule("alarm").when("order(id)"), "RULE alarm() <- order(id)"),
     (fact("vip", 7, "gold", -1.5, None, True), "FACT vip(7, 'gold', -1.5, NULL, TRUE)"),
+    (fact("vip"), "FACT vip()"),
     (fact("vip", id=7, level="gold"), "FACT vip(id=7, level='gold')"),
     (table("price", "product", "amount"), "TABLE price(product, amount)"),
     (stream("order", "id", "product", "qty"), "STREAM order(id, product, qty)"),
@@ -151,7 +154,6 @@ def test_what_is_refused_at_once(build: Callable[[], object], code: str) -> None
         (lambda: rule("a", "id").when(), "ensue.rules.fact"),
         (lambda: rule("a", "id").when(5), "a rule item must be"),  # type: ignore[arg-type]
         (lambda: rule(5), "takes names"),  # type: ignore[arg-type]
-        (lambda: fact("vip"), "at least one value"),
         (lambda: table("price"), "at least one column"),
         (lambda: stream(), "the name of a stream"),
         (lambda: together(), "at least one item"),

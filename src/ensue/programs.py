@@ -187,9 +187,11 @@ def stages_text(statements: CheckedProgram) -> str:
 
 def explanation_text(statements: CheckedProgram, time: str, end: str | None = None) -> str:
     """What each statement means and how it will run."""
-    from ensue.plan.description import PlainText
+    from ensue.plan.description import PlainText, tables_in_words
 
-    return PlainText("\n\n".join(entry.to_text() for entry in explained_statements(statements, time, end)))
+    entries = [entry.to_text() for entry in explained_statements(statements, time, end)]
+    tables = "" if statements.ruleset is None else tables_in_words(statements.ruleset)
+    return PlainText("\n\n".join([tables, *entries] if tables else entries))
 
 
 def explained_statements(statements: CheckedProgram, time: str, end: str | None = None) -> list[Explanation]:
@@ -375,4 +377,7 @@ def _no_pattern(statements: Statements) -> QueryError:
     hint = "add a PATTERN; constraints only describe its events"
     if statements.declared or statements.selections:
         hint = "add a PATTERN that uses the declared streams; a STREAM alone has no result"
+    if statements.ruleset is not None and statements.ruleset.table_rules:
+        place = statements.ruleset.table_rules[0].span
+        hint = "add a rule or a PATTERN over events; rules over tables alone derive tables, which have no result"
     return QueryError([Problem("no-pattern", "the query has no PATTERN", place, hint=hint)], statements.source)

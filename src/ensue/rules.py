@@ -150,6 +150,10 @@ class AtomItem(Interval):
         """The item with a name: `name: order(id)`."""
         return AtomItem(replace(self.atom, name=name))
 
+    def __invert__(self) -> RuleItem:
+        """No row of a table has these values: `not blocked(ip)`."""
+        return RuleItem(rules.Absent(self.atom))
+
     @property
     def atom(self) -> rules.Atom:
         """The node itself."""
@@ -402,8 +406,6 @@ def fact(table: str, /, *values: object, **by_column: object) -> RuleStatement:
     """
     _check_name("fact", table)
     raise_any(mixed_arguments([*(None for _ in values), *by_column]))
-    if not values and not by_column:
-        raise ValueError("fact takes at least one value")
     literals = tuple(_literal(value) for value in (values or by_column.values()))
     return RuleStatement(rules.Fact(table, literals, tuple(by_column) or None))
 

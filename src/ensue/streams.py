@@ -109,7 +109,7 @@ def start(
     names = Program(statements).names
     options, eager = Options(limit=match_limit(limits)), checked_emit(emit, statements)
     refuse_ahead(statements, source.columns.end, eager)
-    planned, inputs = _planned(source, statements, match_id)
+    planned, inputs = _planned(source, statements, match_id, options.limit)
     patterns = names[: len(statements.results)]
     if violations is not None:
         planned, names = with_violations(planned, statements), (*names, VIOLATIONS)
@@ -123,14 +123,14 @@ def start(
 
 
 def _planned(
-    source: DescribedEvents, statements: LoweredProgram, match_id: bool
+    source: DescribedEvents, statements: LoweredProgram, match_id: bool, limit: int | None
 ) -> tuple[ProgramPlan, tuple[FrameInput, ...]]:
     """The plan of all patterns, and the DataFrames that it reads."""
     from ensue.runtimes.spark.frames import empty_tables, frame_inputs
     from ensue.runtimes.spark.java import require_pyspark
 
     require_pyspark()
-    fixed = fixed_tables(source.tables, statements, source.offered)
+    fixed = fixed_tables(source.tables, statements, source.offered, limit)
     planned = plan_queries(empty_tables(source.table), statements, source.columns, match_id, fixed)
     warn_of_unusable(planned)
     inputs = frame_inputs(source.table, planned.inputs)

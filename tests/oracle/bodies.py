@@ -10,6 +10,7 @@ from itertools import groupby, product
 from typing import Any
 
 from inside import (
+    Absent,
     Atom,
     Call,
     Causes,
@@ -172,7 +173,7 @@ class Body:
     @cached_property
     def places(self) -> Counter[str]:
         """In how many places of arguments each name stands."""
-        everywhere = [*self.atoms.values(), *(item.atom for item in self.whiles.values())]
+        everywhere = [*self.atoms.values(), *(item.atom for item in (*self.whiles.values(), *self.of(Absent)))]
         return Counter(name for atom in everywhere for name in names_of(atom))
 
     @cached_property
@@ -251,23 +252,8 @@ class Body:
         return names
 
     def binds_different(self, things: dict[str, Bindable]) -> bool:
-        wholes = [self.whole(key, things) for key, thing in things.items() if isinstance(thing, OracleEvent)]
-        return len(set(wholes)) == len(wholes)
-
-    def whole(self, key: str, things: dict[str, Bindable]) -> tuple[object, ...]:
-        """What counts as one event; with rows of tables it is one of its own."""
-        has_rows = any(isinstance(thing, Row) and self.carriers[other] == key for other, thing in things.items())
-        return (things[key].id, key) if has_rows else (things[key].id,)
-
-    @cached_property
-    def carriers(self) -> dict[str, str]:
-        """The event item with which the row of each table item goes."""
-        events = [key for key, atom in self.atoms.items() if atom.stream not in self.facts.tables]
-        carriers = {}
-        for key in self.atoms.keys() - set(events):
-            sharing = [one for one in events if set(names_of(self.atoms[one])) & set(names_of(self.atoms[key]))]
-            carriers[key] = (sharing or events)[0]
-        return carriers
+        ids = [thing.id for thing in things.values() if isinstance(thing, OracleEvent)]
+        return len(set(ids)) == len(ids)
 
     def spans_of(self, things: dict[str, Bindable]) -> dict[str, Span]:
         spans = {key: Span(thing.s, thing.e) for key, thing in things.items() if isinstance(thing, OracleEvent)}
@@ -295,6 +281,9 @@ class Body:
                 return max(span.e for span in inside) - min(span.s for span in inside) <= length_of(item.window)
             case Causes():
                 return (choice.things[item.cause].id, choice.things[item.effect].id) in self.facts.causes
+            case Absent():
+                rows = self.facts.tables[item.atom.stream]
+                return all(self.agreed(item.atom, row, choice.names) is None for row in rows)
             case While(collects=False):
                 return not self.inside(next(key for key, one in self.whiles.items() if one is item), choice)
         return True
@@ -303,13 +292,11 @@ class Body:
         """What lies in the interval of a `while` and agrees with the choice, in the order of time and arrival."""
         item = self.whiles[key]
         around = choice.spans[item.interval]
-        taken = {
-            self.whole(one, choice.things) for one, thing in choice.things.items() if isinstance(thing, OracleEvent)
-        }
+        taken = {thing.id for thing in choice.things.values() if isinstance(thing, OracleEvent)}
         narrowing = [conjunct for conjunct in self.conditions if self.owner(conjunct) == key]
         found = []
         for event in self.facts.of(item.atom):
-            if (event.id,) in taken or not (around.s < event.s and event.e < around.e):
+            if event.id in taken or not (around.s < event.s and event.e < around.e):
                 continue
             names = self.agreed(item.atom, event, choice.names)
             if names is None:

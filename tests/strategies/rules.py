@@ -16,6 +16,7 @@ from inside import (
     ALLEN,
     RELATIONS,
     TIMERS,
+    Absent,
     Anything,
     Argument,
     Atom,
@@ -188,6 +189,16 @@ class Sketch:
         self.items.append(atom)
         self.names |= names
 
+    def absent(self, tables: Sequence[str]) -> None:
+        """No row of a table has these values; all names in it are bound elsewhere."""
+        table = self.choose(tables)
+        terms: list[Term] = []
+        for kind in self.streams.tables[table].values():
+            bound = [name for name, of_kind in self.names.items() if of_kind == kind]
+            literal = Literal(self.draw(st.sampled_from(LITERALS[kind]))) if self.chance(20) else Anything()
+            terms.append(Name(self.choose(bound)) if bound and self.chance(70) else literal)
+        self.items.append(Absent(Atom(table, tuple(map(Argument, terms)))))
+
     def timer(self, kinds: Sequence[str], bases: Sequence[str], least: int = 0) -> str:
         key = self.new_name("w")
         window = Ticks(self.draw(st.integers(least, least + 5)))
@@ -301,6 +312,8 @@ def rule_of(sketch: Sketch, head: str, kinds: Sequence[str], lower: Sequence[str
         sketch.event(sketch.choose((*lower, *INPUTS)))
     if sketch.streams.tables and sketch.chance(30):
         sketch.table()
+    if sketch.streams.tables and sketch.chance(25):
+        sketch.absent(list(sketch.streams.tables))
     if sketch.chance(30):
         sketch.timer(sorted(TIMERS), sketch.events + sketch.timers)
     if len(sketch.events) + len(sketch.timers) > 1 and sketch.chance(45):
@@ -333,6 +346,22 @@ def recursive_rule_of(sketch: Sketch, head: str, kinds: Sequence[str], own: Sequ
         sketch.condition()
     expressions = [sketch.value(kind, computes=goes_on) for kind in kinds]
     return finished(sketch, head, expressions)
+
+
+def table_rule_of(sketch: Sketch, head: str, kinds: Sequence[str], complete: Sequence[str], recursive: bool) -> Rule:
+    """A rule over rows of tables; `complete` are those that may be absent. It computes no new values."""
+    if recursive:
+        atom, names = sketch.atom(head, None)
+        sketch.items.append(atom)
+        sketch.names |= names
+    for _ in range(sketch.draw(st.sampled_from((1, 1, 2)))):
+        sketch.table()
+    if sketch.chance(30):
+        sketch.absent(complete)
+    if sketch.names and sketch.chance(20):
+        name = sketch.choose(list(sketch.names))
+        sketch.items.append(Condition(sketch.comparison(Field(None, name), sketch.names[name])))
+    return finished(sketch, head, [sketch.value(kind, computes=False) for kind in kinds])
 
 
 def finished(sketch: Sketch, head: str, expressions: Sequence[Expr]) -> Rule:
@@ -394,6 +423,7 @@ def programs(draw: st.DrawFn) -> tuple[Statements, dict[str, list[dict[str, Valu
     tables, facts, rows = draw(drawn_tables())
     for name, columns in tables.items():
         streams.tables[name] = {column: KINDS[column] for column in columns}
+    derived = draw(table_rules(streams)) if tables and draw(st.integers(0, 99)) < 50 else []
     declared = [draw(declared_streams())] if draw(st.integers(0, 99)) < 15 else []
     for query in declared:
         streams.events[query.name] = {column.alias: NUMBER for column in query.returns}
@@ -406,7 +436,7 @@ def programs(draw: st.DrawFn) -> tuple[Statements, dict[str, list[dict[str, Valu
     if causality:
         rules = [draw(with_causes(rule)) for rule in rules]
     ruleset = Ruleset(
-        tuple(rules),
+        (*rules, *derived),
         facts,
         tuple(TableDeclaration(name, columns) for name, columns in tables.items()),
         (
@@ -421,7 +451,7 @@ def programs(draw: st.DrawFn) -> tuple[Statements, dict[str, list[dict[str, Valu
 @st.composite
 def rules_of(draw: st.DrawFn, head: str, streams: Streams, lower: Sequence[str]) -> list[Rule]:
     """All rules of a head. The first uses only what is below it; the last one may use the head itself."""
-    kinds = draw(st.sampled_from(((NUMBER,), (NUMBER,), (NUMBER, NUMBER), (NUMBER, NUMBER), (NUMBER, TEXT))))
+    kinds = draw(st.sampled_from((*((NUMBER,), (NUMBER, NUMBER)) * 2, (NUMBER, TEXT), ())))
     first_sketch = Sketch(draw, streams)
     first = with_names(first_sketch, rule_of(first_sketch, head, kinds, lower))
     names = head_attributes(first)
@@ -433,6 +463,25 @@ def rules_of(draw: st.DrawFn, head: str, streams: Streams, lower: Sequence[str])
     if draw(st.integers(0, 99)) < 25:
         sketch = Sketch(draw, streams)
         rules.append(turned(sketch, recursive_rule_of(sketch, head, kinds, (head,)), names))
+    return rules
+
+
+@st.composite
+def table_rules(draw: st.DrawFn, streams: Streams) -> list[Rule]:
+    """The rules of one or two derived tables, perhaps recursive, which are then among the tables."""
+    rules: list[Rule] = []
+    for head in ("D1", "D2")[: draw(st.integers(1, 2))]:
+        kinds = draw(st.sampled_from(((NUMBER,), (NUMBER, NUMBER), (NUMBER, NUMBER), (NUMBER, TEXT), ())))
+        complete = list(streams.tables)
+        sketch = Sketch(draw, streams)
+        first = with_names(sketch, table_rule_of(sketch, head, kinds, complete, recursive=False))
+        names = head_attributes(first)
+        streams.tables[head] = dict(zip(names, kinds, strict=True))
+        rules.append(first)
+        if draw(st.integers(0, 99)) < 60:
+            sketch = Sketch(draw, streams)
+            recursive = draw(st.booleans())
+            rules.append(turned(sketch, table_rule_of(sketch, head, kinds, complete, recursive), names))
     return rules
 
 

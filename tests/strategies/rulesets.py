@@ -9,6 +9,7 @@ from inside import (
     INT64_MAX,
     RELATIONS,
     TIMERS,
+    Absent,
     Action,
     ActionArgument,
     Anything,
@@ -75,6 +76,7 @@ items: st.SearchStrategy[Item] = st.one_of(
     atoms,
     st.builds(TimerItem, names, st.sampled_from(sorted(TIMERS)), names, lengths),
     st.builds(While, names, atoms, st.booleans()),
+    st.builds(Absent, st.builds(Atom, streams, (_by_position | _by_name).map(tuple))),
     st.builds(Together, st.lists(names, min_size=1, max_size=3).map(tuple), lengths),
     st.builds(Temporal, names, st.sampled_from(sorted(RELATIONS)), names),
     st.builds(Causes, names, names),
@@ -94,9 +96,9 @@ rules = st.builds(
 
 @st.composite
 def _facts(draw: st.DrawFn) -> Fact:
-    values = tuple(draw(st.lists(nodes.literals, min_size=1, max_size=3)))
+    values = tuple(draw(st.lists(nodes.literals, max_size=3)))
     columns = st.lists(names, min_size=len(values), max_size=len(values), unique=True).map(tuple)
-    return Fact(draw(streams), values, draw(st.none() | columns))
+    return Fact(draw(streams), values, draw(st.none() | columns) or None)
 
 
 @st.composite

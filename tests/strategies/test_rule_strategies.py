@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from inside import RELATIONS, TIMERS, Atom, Causes, Condition, Temporal, TimerItem, Together, While
+from inside import RELATIONS, TIMERS, Absent, Atom, Causes, Condition, Temporal, TimerItem, Together, While
 from strategies.rules import RuleCase, rule_cases
 
 pytestmark = pytest.mark.slow
@@ -17,6 +17,8 @@ FORMS = {
     "not",
     "collect",
     "table",
+    "derived table",
+    "absent",
     "fact",
     "recursion",
     "alternatives",
@@ -41,6 +43,10 @@ def forms_of(case: RuleCase) -> set[str]:
                     found.add("recursion")
                 case Atom() if item.stream in case.tables:
                     found.add("table")
+                case Atom() if item.stream in rules.derived_tables:
+                    found.add("derived table")
+                case Absent():
+                    found.add("absent")
                 case While():
                     found.add("collect" if item.collects else "not")
                 case Temporal():

@@ -34,7 +34,8 @@ def check_rules(statements: Statements) -> list[Problem]:
     if ruleset is None:
         return []
     problems = [*_clashes(statements, ruleset)]
-    problems += [problem for head in ruleset.heads for problem in _check_heads(_rules_of(head, ruleset))]
+    heads = dict.fromkeys(rule.head for rule in ruleset.rules)
+    problems += [problem for head in heads for problem in _check_heads(_rules_of(head, ruleset))]
     if not problems:
         attributes = declared_attributes(statements)
         for rule in ruleset.rules:
@@ -48,14 +49,14 @@ def _rules_of(head: str, ruleset: rule_nodes.Ruleset) -> list[rule_nodes.Rule]:
 
 def _clashes(statements: Statements, ruleset: rule_nodes.Ruleset) -> Iterator[Problem]:
     """A name has one meaning: a head, a declared stream, an input stream or a table."""
-    tables, declared = tables_of(ruleset), declarations(statements.statements)
+    declared = declarations(statements.statements)
     inputs = {entry.stream: entry.span for entry in ruleset.streams if entry.stream is not None}
     patterns = {query.name: query.span for query in statements.results if query.name is not None}
-    for rule in [_rules_of(head, ruleset)[0] for head in ruleset.heads]:
+    for rule in {rule.head: rule for rule in reversed(ruleset.rules)}.values():
         for others, words in (
             (declared, "a declared stream"),
             (patterns, "a pattern"),
-            (tables, "a table"),
+            (ruleset.given_tables, "a table"),
             (inputs, "a declared input stream"),
         ):
             if rule.head in others:
@@ -66,7 +67,8 @@ def _clashes(statements: Statements, ruleset: rule_nodes.Ruleset) -> Iterator[Pr
                     hint="rename one of them",
                 )
     used = streams_of(statements.statements)
-    for name in sorted(tables & {*inputs, *declared, *used}):
+    both = (ruleset.given_tables & {*inputs, *declared, *used}) | (ruleset.derived_tables & {*used})
+    for name in sorted(both):
         yield Problem(
             "stream-clash",
             f"`{name}` is both a table and a stream",
@@ -77,7 +79,8 @@ def _clashes(statements: Statements, ruleset: rule_nodes.Ruleset) -> Iterator[Pr
 
 def _span_of_table(name: str, ruleset: rule_nodes.Ruleset) -> Span | None:
     declared = [entry.span for entry in ruleset.tables if entry.name == name]
-    return next(iter([*declared, *(fact.span for fact in ruleset.facts if fact.table == name)]))
+    facts = [fact.span for fact in ruleset.facts if fact.table == name]
+    return next(iter([*declared, *facts, *(rule.span for rule in _rules_of(name, ruleset))]))
 
 
 def _check_heads(rules: Sequence[rule_nodes.Rule]) -> Iterator[Problem]:
@@ -140,6 +143,7 @@ class RuleCheck:
         self.events = [atom for atom in atoms if atom.stream not in self.tables]
         self.rows = [atom for atom in atoms if atom.stream in self.tables]
         self.whiles = [item for item in rule.body if isinstance(item, rule_nodes.While)]
+        self.absent = [item for item in rule.body if isinstance(item, rule_nodes.Absent)]
         self.timers = {item.name: item for item in rule.body if isinstance(item, rule_nodes.TimerItem)}
         self.intervals = {atom.name for atom in self.events if atom.name} | set(self.timers)
 
@@ -152,7 +156,7 @@ class RuleCheck:
         return found or [*self._check_safety()]
 
     def _atoms(self) -> list[rule_nodes.Atom]:
-        return [*self.events, *self.rows, *(item.atom for item in self.whiles)]
+        return [*self.events, *self.rows, *(item.atom for item in self.whiles), *(item.atom for item in self.absent)]
 
     def _is_meant_as_timer(self, atom: rule_nodes.Atom) -> bool:
         """Whether an item is written like a timer whose length has no unit: `w: extent(x, 3)`, where `x` is an item."""
@@ -162,7 +166,17 @@ class RuleCheck:
         return False
 
     def _check_events(self) -> Iterator[Problem]:
-        if not self.events:
+        if self.events or (self.rule.head in self.tables and (self.rows or self.absent)):
+            return
+        others = [item for rule in _rules_of(self.rule.head, self.ruleset) for item in rule.body]
+        if any(isinstance(item, rule_nodes.Atom) and item.stream not in self.tables for item in others):
+            yield Problem(
+                "head-kinds",
+                f"this rule derives rows of a table, but another rule of `{self.rule.head}` derives events",
+                self.rule.span,
+                hint="add an event to the body, or use another head for the table",
+            )
+        else:
             yield Problem(
                 "rule-without-event",
                 f"the rule for `{self.rule.head}` has no event in its body",
@@ -229,6 +243,15 @@ class RuleCheck:
                         item.atom.span or item.span,
                         hint="write a condition on a row of the table instead",
                     )
+            case rule_nodes.Absent() if item.atom.stream not in self.tables:
+                yield Problem(
+                    "absent-stream",
+                    f"`not` without an interval takes a table, but `{item.atom.stream}` is a stream",
+                    item.span,
+                    label=f"tables: {', '.join(sorted(self.tables)) or 'none'}",
+                    hint=did_you_mean(item.atom.stream, self.tables)
+                    or f"name the interval without such events: `while w: not {item.atom.stream}(...)`",
+                )
             case rule_nodes.Together():
                 for name in item.names:
                     yield from self._check_interval(name, item.span, "within")
@@ -305,6 +328,15 @@ class RuleCheck:
         forbidden = {name for name, _ in self._values(item.atom for item in self.whiles if not item.collects)}
         listed = {name for name, _ in self._values(item.atom for item in self.whiles if item.collects)}
         yield from self._shared_by_whiles(bound)
+        for name, span in self._values(item.atom for item in self.absent):
+            if name not in bound:
+                yield Problem(
+                    "unsafe-rule",
+                    f"`not` uses `{name}`, which is not bound in the rest of the body",
+                    span,
+                    hint=did_you_mean(name, bound)
+                    or "bind the name in an argument of an event or of a table, or write `_` for any value",
+                )
         items = {atom.name for atom in self._atoms() if atom.name} | set(self.timers)
         lists = {item.atom.name for item in self.whiles if item.collects and item.atom.name}
         for argument in self.rule.arguments:
@@ -392,18 +424,15 @@ def _fields(expression: Expr) -> Iterator[Field]:
 
 
 def _check_recursion(ruleset: rule_nodes.Ruleset) -> Iterator[Problem]:
-    uses = {head: _used(head, ruleset) for head in ruleset.heads}
+    uses = {rule.head: _used(rule.head, ruleset) for rule in ruleset.rules}
     for rule in ruleset.rules:
-        for item in rule.body:
-            stream = item.atom.stream if isinstance(item, rule_nodes.While) else None
-            if stream is not None and (way := _way(stream, rule.head, uses)) is not None:
-                assert isinstance(item, rule_nodes.While)
-                word = "aggregate" if item.collects else "absence"
+        for stream, word, span in _uses_as_a_whole(rule):
+            if (way := _way(stream, rule.head, uses)) is not None:
                 yield Problem(
                     "unstratified",
                     f"`{rule.head}` depends on its own {word}: {' -> '.join((rule.head, *way))}",
-                    item.span or rule.span,
-                    hint="break the cycle: a `not` or `collect` cannot depend on the head of its own rule",
+                    span or rule.span,
+                    hint="break the cycle: a `not`, `collect` or `IN` cannot depend on the head of its own rule",
                 )
         recursive = any(isinstance(item, rule_nodes.Atom) and _way(item.stream, rule.head, uses) for item in rule.body)
         late = next((item for item in rule.body if isinstance(item, rule_nodes.TimerItem) and _is_late(item)), None)
@@ -448,11 +477,20 @@ def _is_late(timer: rule_nodes.TimerItem) -> bool:
     return timer.kind in ("extend", "shift", "from_end", "from_start")
 
 
+def _uses_as_a_whole(rule: rule_nodes.Rule) -> Iterator[tuple[str, str, Span | None]]:
+    """The streams and tables that must be complete before the rule is evaluated, and what it does with them."""
+    for item in rule.body:
+        match item:
+            case rule_nodes.While():
+                yield item.atom.stream, "aggregate" if item.collects else "absence", item.span
+            case rule_nodes.Absent():
+                yield item.atom.stream, "absence", item.span
+    yield from ((lookup.table, "lookup", lookup.span) for lookup in rule_nodes.lookups_of(rule))
+
+
 def _used(head: str, ruleset: rule_nodes.Ruleset) -> tuple[str, ...]:
     rules = _rules_of(head, ruleset)
-    atoms = [item for rule in rules for item in rule.body if isinstance(item, rule_nodes.Atom)]
-    atoms += [item.atom for rule in rules for item in rule.body if isinstance(item, rule_nodes.While)]
-    return tuple(dict.fromkeys(atom.stream for atom in atoms))
+    return tuple(dict.fromkeys(name for rule in rules for name in rule_nodes.used_by(rule)))
 
 
 def _way(start: str, goal: str, uses: Mapping[str, tuple[str, ...]]) -> tuple[str, ...] | None:
@@ -503,6 +541,7 @@ def check_lookup(lookup: InTable, ruleset: rule_nodes.Ruleset | None) -> Iterato
     ruleset = ruleset or rule_nodes.Ruleset()
     declared, facts = {entry.name: entry for entry in ruleset.tables}, facts_by_table(ruleset)
     known = {name: table_columns(declared.get(name), facts.get(name, [])) for name in (*declared, *facts)}
+    known |= {rule.head: attribute_names(rule) for rule in reversed(ruleset.table_rules)}
     columns = known.get(lookup.table)
     if columns is None:
         yield Problem(
@@ -512,14 +551,16 @@ def check_lookup(lookup: InTable, ruleset: rule_nodes.Ruleset | None) -> Iterato
             label=f"tables: {', '.join(known) or 'none'}",
             hint=did_you_mean(lookup.table, known) or f"declare `TABLE {lookup.table}(column)`, or write `IN (...)`",
         )
-    elif lookup.column not in (columns if len(columns) > 1 else (None, *columns)):
-        lack = "has several columns" if lookup.column is None else f"has no column `{lookup.column}`"
+    elif lookup.column not in ((None, *columns) if len(columns) == 1 else columns):
+        lack = f"has no column `{lookup.column}`"
+        if lookup.column is None:
+            lack = "has several columns" if columns else "has no columns"
         yield Problem(
             "table-column",
             f"TABLE `{lookup.table}` {lack}",
             lookup.span,
-            label=f"columns: {', '.join(columns)}",
-            hint=f"write `IN {lookup.table}.{columns[0]}`",
+            label=f"columns: {', '.join(columns)}" if columns else "",
+            hint=f"write `IN {lookup.table}.{columns[0]}`" if columns else "",
         )
 
 

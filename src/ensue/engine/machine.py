@@ -325,7 +325,8 @@ def compile_plan(
 ) -> Machine:
     """Compiles a program plan; no rows are read. Events of a match also agree in `further_keys`."""
     # A stage keeps what is used; what the statements name has to come, so that they can be planned again.
-    everything = [*(way.whole for derivation in plan.derivations for way in derivation.ways), *plan.plans]
+    ways = [way for derivation in plan.derivations for way in derivation.ways]
+    everything = [*(way.whole for way in ways), *all_plans(plan.derivations, plan.plans)]
     if plan.states is not None:
         return _with_states(plan, plan.states, everything, Machine(plan, (), (), options, eager), further_keys)
     shapes = tuple(

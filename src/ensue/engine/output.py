@@ -44,7 +44,8 @@ OVER_CAPACITY = ("overflowed binary array capacity", "input array too large")
 
 def render_chunk(chunk: MatchChunk, output: OutputSchema) -> pa.RecordBatch:
     """The result rows of some matches, in the order of the matches."""
-    arrays = _returned_columns(chunk, output) if output.plan.query.returns else _default_columns(chunk, output)
+    returned = output.plan.query.returns or output.hidden
+    arrays = _returned_columns(chunk, output) if returned else _default_columns(chunk, output)
     if output.plan.query.suppress is not None:
         arrays.append(
             pa.nulls(chunk.rows.length, pa.int64())

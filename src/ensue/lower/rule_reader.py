@@ -17,6 +17,7 @@ from ensue.analysis.declarations import (
 )
 from ensue.errors import Span
 from ensue.expr.lists import is_aggregate
+from ensue.lower.rule_parts import RulePart
 from ensue.nodes import expressions as expression_nodes
 from ensue.nodes import patterns, rules
 from ensue.nodes.names import Chain, Edge, Further, OneOf, Stream, WithRow
@@ -107,8 +108,9 @@ class _Columns:
 class RuleReader:
     """Lowers one checked rule to statements."""
 
-    def __init__(self, rule: rules.Rule, number: int, ruleset: rules.Ruleset, attributes: Attributes) -> None:
-        self.rule = rule
+    def __init__(self, part: RulePart, number: int, ruleset: rules.Ruleset, attributes: Attributes) -> None:
+        self.part = part
+        self.rule = rule = part.rule
         self.number = number
         self.ruleset = ruleset
         self.attributes = attributes
@@ -139,7 +141,9 @@ class RuleReader:
                 self._read_event(atom)
         positive = len(self.items)
         for atom in atoms:
-            if atom.stream in tables:
+            if atom in self.part.tests:
+                self._read_test(atom)
+            elif atom.stream in tables:
                 self._read_row(atom)
         self._equate()
         for item in self.rule.body:
@@ -159,11 +163,11 @@ class RuleReader:
         yield from self._row_statements(returns)
         yield patterns.PatternQuery(
             pattern,
-            self.rule.head,
+            self.part.name,
             where=all_of(self.conditions),
             returns=returns,
             declares=True,
-            rule=self.rule,
+            rule=self.part.written,
             span=self.rule.span,
         )
 
@@ -193,7 +197,7 @@ class RuleReader:
     def _event(self, atom: rules.Atom, variable: VariableName) -> patterns.Event:
         named = [argument for argument in atom.arguments if argument.attribute is not None]
         return patterns.Event(
-            atom.stream,
+            atom.stream if self.part.of is None else self.part.of,
             variable,
             positions=self._positions(atom),
             span=atom.span,
@@ -407,6 +411,8 @@ class RuleReader:
                 self._read_temporal(item)
             case rules.Condition():
                 self._read_condition(item.expression)
+            case rules.Absent():
+                self._read_absent(item)
             case rules.Causes():
                 self._read_cause(item)
 
@@ -427,6 +433,40 @@ class RuleReader:
         for variable, other in self.representatives.items():
             if variable in outside_aggregates(condition):
                 self.conditions.append(_about(condition, variable, other))
+
+    def _read_absent(self, item: rules.Absent) -> None:
+        self._require_values(item.atom)
+        self.conditions.append(self._has_row(item.atom, self._tested(item.atom), negated=True))
+
+    def _read_test(self, atom: rules.Atom) -> None:
+        """A row as a condition on the events that bind its names, and on each of them alone."""
+        tested = self._tested(atom)
+        self.conditions.append(self._has_row(atom, tested))
+        variables = dict.fromkeys(value.variable for value, _ in tested if isinstance(value, expression_nodes.Field))
+        for variable in variables if len(variables) > 1 else ():
+            own = [
+                (value, column)
+                for value, column in tested
+                if not isinstance(value, expression_nodes.Field) or value.variable == variable
+            ]
+            self.conditions.append(self._has_row(atom, own))
+
+    def _tested(self, atom: rules.Atom) -> list[tuple[expression_nodes.Expr, str]]:
+        """The known values in a row of a table, each with its column."""
+        tested: list[tuple[expression_nodes.Expr, str]] = []
+        for place, argument in enumerate(atom.arguments):
+            match argument.term:
+                case rules.Name(name=name) if name in self.bound:
+                    tested.append((self.bound[name][0].value, self.attribute(atom, place)))
+                case expression_nodes.Literal() as literal:
+                    tested.append((literal, self.attribute(atom, place)))
+        return tested
+
+    def _has_row(
+        self, atom: rules.Atom, tested: Sequence[tuple[expression_nodes.Expr, str]], negated: bool = False
+    ) -> expression_nodes.HasRow:
+        operands, columns = tuple(value for value, _ in tested), tuple(column for _, column in tested)
+        return expression_nodes.HasRow(operands, atom.stream, columns, negated, atom.span)
 
     def _read_cause(self, item: rules.Causes) -> None:
         variable = Chain(next(self._numbers))
@@ -464,7 +504,7 @@ class RuleReader:
         return found
 
     def _returns(self) -> tuple[patterns.Return, ...]:
-        attributes = self.attributes[self.rule.head]
+        attributes = self.part.columns
         arguments = in_order_of(self.rule, attributes)
         return tuple(
             patterns.Return(self._head_value(argument.expression), name, argument.span)

@@ -141,6 +141,21 @@ class InTable:
 
 
 @dataclass(frozen=True, slots=True)
+class HasRow:
+    """`blocked(ip, 'web')`, `not blocked(ip, 'web')` in a rule: whether a row of a table has these values in `columns`.
+
+    Never null: a null is equal to nothing. `rows` are the rows of these columns, once those of the table are known.
+    """
+
+    operands: tuple[Expr, ...]
+    table: str
+    columns: tuple[str, ...]
+    negated: bool = False
+    span: Span | None = field(default=None, compare=False, repr=False)
+    rows: Any = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
 class Between:
     """`x BETWEEN low AND high`, both included."""
 
@@ -253,6 +268,7 @@ Expr = (
     | Binary
     | InList
     | InTable
+    | HasRow
     | Between
     | Like
     | IsNull

@@ -362,6 +362,12 @@ class PatternQuery:
     policy_span: Span | None = field(default=None, compare=False, repr=False)
     partition_span: Span | None = field(default=None, compare=False, repr=False)
 
+    @property
+    def returns_events(self) -> bool:
+        """Whether there is no RETURN, so that whole events are returned. A rule returns the arguments of its head, of
+        which there may be none."""
+        return not self.returns and self.rule is None
+
 
 def change_expressions(query: PatternQuery, change: Callable[[Expr], Expr]) -> PatternQuery:
     """The query with its conditions, those of its events, the columns of RETURN and the values of PER changed."""

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 from ensue.errors import Span
-from ensue.nodes.expressions import Binary, Duration, Expr, Field, IsNull, Literal, columns_first
+from ensue.nodes.expressions import Binary, Duration, Expr, Field, InTable, IsNull, Literal, columns_first, walk
 from ensue.nodes.names import Ancestry, AnyEvent, Stream
 from ensue.nodes.names import Name as VariableName
 from ensue.nodes.patterns import Event, PatternQuery, Place, RelatedItems, Relation, Return, Ticks, Window
@@ -94,6 +94,14 @@ class While:
 
 
 @dataclass(frozen=True, slots=True)
+class Absent:
+    """`not blocked(ip)`: no row of a table has these values."""
+
+    atom: Atom
+    span: Span | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
 class Together:
     """`{o, s} within 2h`."""
 
@@ -129,7 +137,7 @@ class Condition:
     span: Span | None = field(default=None, compare=False, repr=False)
 
 
-Item = Atom | TimerItem | While | Together | Temporal | Causes | Condition
+Item = Atom | TimerItem | While | Absent | Together | Temporal | Causes | Condition
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,6 +178,24 @@ def names_first(rule: Rule) -> Rule:
             for item in rule.body
         ),
     )
+
+
+def atoms_of(rule: Rule) -> tuple[Atom, ...]:
+    """The events and rows in the body of a rule, including absent and listed ones."""
+    items = (item.atom if isinstance(item, While | Absent) else item for item in rule.body)
+    return tuple(item for item in items if isinstance(item, Atom))
+
+
+def lookups_of(rule: Rule) -> tuple[InTable, ...]:
+    """Every `x IN table` of a rule."""
+    values = [argument.expression for argument in rule.arguments]
+    values += [item.expression for item in rule.body if isinstance(item, Condition)]
+    return tuple(part for value in values for part in walk(value) if isinstance(part, InTable))
+
+
+def used_by(rule: Rule) -> frozenset[str]:
+    """The streams and tables that a rule uses."""
+    return frozenset((*(atom.stream for atom in atoms_of(rule)), *(lookup.table for lookup in lookups_of(rule))))
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,6 +261,15 @@ class Ruleset:
     tables: tuple[TableDeclaration, ...] = ()
     streams: tuple[StreamDeclaration, ...] = ()
     actions: tuple[Action, ...] = ()
+    given_tables: frozenset[str] = field(init=False, compare=False, repr=False)
+    """The tables that have a TABLE or FACTs."""
+    derived_tables: frozenset[str] = field(init=False, compare=False, repr=False)
+    """The heads whose rules use no events, directly or through other heads, in a program with tables."""
+
+    def __post_init__(self) -> None:
+        given = frozenset((*(entry.name for entry in self.tables), *(fact.table for fact in self.facts)))
+        object.__setattr__(self, "given_tables", given)
+        object.__setattr__(self, "derived_tables", _derived_tables(self.rules, given))
 
     def __bool__(self) -> bool:
         return any((self.rules, self.facts, self.tables, self.streams, self.actions))
@@ -242,7 +277,28 @@ class Ruleset:
     @property
     def heads(self) -> tuple[str, ...]:
         """The streams that rules derive, in the order of the text."""
-        return tuple(dict.fromkeys(rule.head for rule in self.rules))
+        return tuple(dict.fromkeys(rule.head for rule in self.event_rules))
+
+    @property
+    def event_rules(self) -> tuple[Rule, ...]:
+        """The rules that derive events."""
+        return tuple(rule for rule in self.rules if rule.head not in self.derived_tables)
+
+    @property
+    def table_rules(self) -> tuple[Rule, ...]:
+        """The rules that derive rows of tables."""
+        return tuple(rule for rule in self.rules if rule.head in self.derived_tables)
+
+
+def _derived_tables(rules: tuple[Rule, ...], given: frozenset[str]) -> frozenset[str]:
+    """The heads that reach no event."""
+    uses: dict[str, set[str]] = {}
+    for rule in rules if given else ():
+        uses.setdefault(rule.head, set()).update(atom.stream for atom in atoms_of(rule))
+    events = {head for head, used in uses.items() if used - given - uses.keys()}
+    while more := {head for head, used in uses.items() if used & events} - events:
+        events |= more
+    return frozenset(uses.keys() - events)
 
 
 # --- Causality: the lowering of `x causes y`

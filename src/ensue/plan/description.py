@@ -26,6 +26,7 @@ from ensue.nodes.patterns import (
     Selection,
     Statements,
 )
+from ensue.nodes.rules import Ruleset, used_by
 from ensue.plan.comparison import alike, graphs_of
 from ensue.plan.graph_description import (
     GraphWords,
@@ -159,6 +160,18 @@ def _written(query: PatternQuery) -> list[str]:
     if query.lookup is not None:
         return [_called(query)]
     return render_query(query).splitlines()
+
+
+def tables_in_words(ruleset: Ruleset) -> str:
+    """The tables that rules derive, with their rules; an empty text if there are none."""
+    lines: list[str] = []
+    for name in dict.fromkeys(rule.head for rule in ruleset.table_rules):
+        rules = [rule for rule in ruleset.table_rules if rule.head == name]
+        lines += [f"  {line}" for rule in rules for line in render_rule(rule).splitlines()]
+        used = sorted({table for rule in rules for table in used_by(rule)} - {name})
+        itself = " and itself" if any(name in used_by(rule) for rule in rules) else ""
+        lines.append(f"  {name}: rows, computed when a run begins, from {', '.join(used)}{itself}")
+    return "\n".join(["TABLES", *lines]) if lines else ""
 
 
 def _filled(*sections: tuple[str, Iterable[str]]) -> tuple[tuple[str, tuple[str, ...]], ...]:
@@ -307,7 +320,7 @@ def _grouping(query: PatternQuery) -> str:
 
 def _columns(columns: frozenset[str] | None, query: PatternQuery) -> str:
     if columns is None:
-        asked = "the query returns the lineage" if query.returns else "the query returns whole events"
+        asked = "the query returns whole events" if query.returns_events else "the query returns the lineage"
         return f"all columns, because {asked}"
     return ", ".join(["time", *sorted(columns)])
 

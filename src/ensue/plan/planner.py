@@ -418,7 +418,8 @@ def query_columns(query: PatternQuery, catalog: Catalog, lineage: bool = False) 
         for part in walk_expression(expression):
             if isinstance(part, Field) and part.variable in streams:
                 needed[streams[part.variable]].add(part.name)
-    returned = frozenset() if query.returns else frozenset(streams[name] for name in positive_names(query.pattern))
+    shown = () if query.returns or query.rule is not None else positive_names(query.pattern)
+    returned = frozenset(streams[name] for name in shown)
     if lineage or query.returns:
         returned |= lineage_streams(query, lineage)
     columns: dict[Stream, frozenset[str] | None] = {}

@@ -104,6 +104,12 @@ def _with_precedence(expression: expression_nodes.Expr) -> tuple[str, int]:
             | expression_nodes.IsNull()
         ):
             return _predicate(expression), _COMPARISON
+        case expression_nodes.HasRow(operands, table):
+            values = ", ".join(
+                f"{quote_name(column)}={render_expression(operand)}"
+                for column, operand in zip(expression.columns, operands, strict=True)
+            )
+            return f"{'NOT ' if expression.negated else ''}{quote_name(table)}({values})", _NOT
         case expression_nodes.Case():
             return _case(expression), _PRIMARY
         case expression_nodes.Call(name, (argument,)) if name == COUNT_DISTINCT:
@@ -268,6 +274,8 @@ def render_item(item: rules.Item) -> str:
         case rules.While():
             word = "collect" if item.collects else "not"
             return f"while {quote_name(item.interval)}: {word} {_atom(item.atom, ())}"
+        case rules.Absent():
+            return f"not {_atom(item.atom, FUNCTIONS)}"
         case rules.Together():
             return f"{{{render_names(item.names)}}} within {render_window(item.window)}"
         case rules.Temporal():

@@ -384,6 +384,12 @@ class RuleRules(ValueRules):
                     self.problems.append(problem)
                     return rules.Atom(occurrence.name, (), span=span)
                 return self._atom(occurrence, None, span)
+        match expression:
+            case Unary("not", Call() as call) if call.span is not None and call.span.end == span.end:
+                name = read_name(self.source.text, call.span.start)
+                if name.startswith("`") or name.lower() not in FUNCTIONS:
+                    occurrence = self.occurrence(call.span, unquote_name(name), *call.arguments)
+                    return rules.Absent(self._atom(occurrence, None, call.span), span)
         self.problems += misjoined_items(expression)
         return rules.Condition(expression, span)
 
