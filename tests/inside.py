@@ -207,6 +207,7 @@ NAMES = {
         "ALLEN",
         "Action",
         "ActionArgument",
+        "Alternatives",
         "Anything",
         "Argument",
         "Atom",
@@ -226,6 +227,8 @@ NAMES = {
         "TimerItem",
         "Together",
         "While",
+        "all_items",
+        "alternatives",
     ),
     "ensue.nodes.states": (
         "Arrow",

@@ -11,7 +11,7 @@ import pytest
 import ensue
 from ensue import QueryError, rule, var
 from ensue.fn import value
-from ensue.rules import RuleItem, RuleStatement, atom, fact, name, on, stream, table, timer, together, while_
+from ensue.rules import RuleItem, RuleStatement, atom, either, fact, name, on, stream, table, timer, together, while_
 from inside import ALLEN, RELATIONS, TIMERS, Item, items_of, parse_items, parse_statements
 
 ORDER = atom("order", "id", "p", "q").named("o")
@@ -30,6 +30,9 @@ ITEMS: list[tuple[Any, str]] = [
     (together("o").within(5), "{o} within 5"),
     (while_("w").no(atom("shipped", "id", "_")), "while w: not shipped(id, _)"),
     (while_(timer("w").extend("o", 5)).no("n: shipped(id)"), "while w: not n: shipped(id)"),
+    (either("a: A(x)", ["b: B(x)", name("q") < 3]), "a: A(x) OR (b: B(x), q < 3)"),
+    (either(either("a: A(x)", "b: B(x)"), "c: C(x)"), "a: A(x) OR b: B(x) OR c: C(x)"),
+    (either(name("q") < 3, atom("A", "x")), "q < 3 OR A(x)"),
     (while_("w").collect(atom("shipped", "id").named("c")), "while w: collect c: shipped(id)"),
     (name("q") * 2 < 10, "q * 2 < 10"),
     (ORDER["s"] > var("s").e - 5, "o.s > s.e - 5"),
@@ -155,6 +158,8 @@ def test_what_is_refused_at_once(build: Callable[[], object], code: str) -> None
         (lambda: table("price"), "at least one column"),
         (lambda: stream(), "the name of a stream"),
         (lambda: together(), "at least one item"),
+        (lambda: either("a: A(x)"), "either takes at least two choices"),
+        (lambda: either("a: A(x)", []), "each choice at least one item"),
         (lambda: while_("w").no("q < 5"), "expected an event"),
         (lambda: while_("w").no(RuleItem(parse_items("a before b")[0])), "expected an event"),  # type: ignore[arg-type]
     ],

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from ensue.errors import Problem, QueryError
@@ -27,6 +27,7 @@ __all__ = [
     "RuleItem",
     "RuleStatement",
     "atom",
+    "either",
     "fact",
     "name",
     "on",
@@ -285,6 +286,21 @@ def together(*items: IntervalLike) -> ItemGroup:
     if not items:
         raise ValueError("together takes at least one item")
     return ItemGroup(tuple(map(name_of, items)))
+
+
+def either(*choices: ItemLike | Sequence[ItemLike]) -> RuleItem:
+    """One of several choices, each an item or a list of items: `a: login(id) OR (b: reset(id), q < 3)`.
+
+    >>> either("a: login(id)", ["b: reset(id, q)", name("q") < 3])
+    RuleItem("a: login(id) OR (b: reset(id, q), q < 3)")
+    """
+    listed: list[Sequence[ItemLike]] = []
+    for choice in choices:
+        listed.append(choice if isinstance(choice, list | tuple) else [choice])  # type: ignore[list-item]
+    bodies = [tuple(item for thing in choice for item in items_of(thing)) for choice in listed]
+    if len(bodies) < 2 or not all(bodies):
+        raise ValueError("either takes at least two choices, and each choice at least one item")
+    return RuleItem(rules.alternatives(bodies))
 
 
 ItemLike = RuleItem | Value | rules.Item | Expr | str

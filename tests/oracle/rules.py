@@ -9,15 +9,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from graphlib import TopologicalSorter
-from itertools import count
+from itertools import chain, count, product
 
 from inside import (
+    Alternatives,
     Atom,
     Event,
     Expr,
     Fact,
     Field,
     InTable,
+    Item,
     PatternQuery,
     Rule,
     Ruleset,
@@ -61,7 +63,8 @@ def derive(
 
     `tables` are those that do not change; `attributes` the columns of streams and tables without a declaration.
     """
-    rules = program.ruleset or Ruleset()
+    program = replace(program, ruleset=without_or(program.ruleset or Ruleset()))
+    rules = program.ruleset
     looked_up = table_rows(rules, tables or {})
     columns = attributes_of(program, attributes or {})
     program = replace(program, statements=tuple(with_tables(query, looked_up, columns) for query in program.statements))
@@ -76,6 +79,19 @@ def derive(
     heads = {head: [event for event in facts.events if event.stream == head] for head in rules.heads}
     found = [matches(query, list(facts.events), horizon) for query in program.results]
     return Derived({head: in_order(heads[head]) for head in heads}, found, list(facts.events))
+
+
+def without_or(rules: Ruleset) -> Ruleset:
+    """One rule for each way to choose one side of each OR."""
+    return replace(rules, rules=tuple(replace(rule, body=body) for rule in rules.rules for body in ways(rule.body)))
+
+
+def ways(items: Sequence[Item]) -> list[tuple[Item, ...]]:
+    each = [
+        [way for choice in item.choices for way in ways(choice)] if isinstance(item, Alternatives) else [(item,)]
+        for item in items
+    ]
+    return [tuple(chain.from_iterable(parts)) for parts in product(*each)]
 
 
 def derived_between(derived: Derived, head: str, w0: float, w1: float) -> list[OracleEvent]:

@@ -16,6 +16,7 @@ from inside import (
     ALLEN,
     RELATIONS,
     TIMERS,
+    Alternatives,
     Anything,
     Argument,
     Atom,
@@ -46,6 +47,8 @@ from inside import (
     TimerItem,
     Together,
     While,
+    all_items,
+    alternatives,
     walk_expression,
 )
 from inside import BoundName as Name
@@ -244,6 +247,30 @@ class Sketch:
             late = Binary("+", Field(right, self.choose("se")), Literal(self.draw(st.integers(0, 4))))
             self.items.append(Condition(Binary("<=", Field(left, self.choose("se")), late)))
 
+    def alternative(self) -> None:
+        """OR between an event and one of another stream with the same names, or with a condition of its own."""
+        place = self.draw(st.sampled_from([n for n, item in enumerate(self.items) if isinstance(item, Atom)]))
+        one = self.items[place]
+        assert isinstance(one, Atom)
+        names = [argument.term.name for argument in one.arguments if isinstance(argument.term, Name)]
+        other = self.choose(INPUTS)
+        attributes = self.streams.attributes(other)
+        arguments = []
+        for name in dict.fromkeys(names):
+            fitting = [attribute for attribute, kind in attributes.items() if kind == self.names[name]]
+            if not fitting:
+                return
+            arguments.append(Argument(Name(name), self.choose(fitting)))
+        if one.stream in self.streams.tables:
+            return
+        choices: list[tuple[Item, ...]] = [(one,), (Atom(other, tuple(arguments), one.name),)]
+        if names and self.chance(40):
+            name = self.choose(names)
+            condition = Condition(self.comparison(Field(None, name), self.names[name]))
+            number = self.draw(st.integers(0, 1))
+            choices[number] = (*choices[number], condition)
+        self.items[place] = alternatives(choices)
+
     def comparison(self, operand: Expr, kind: str) -> Expr:
         if self.chance(15):
             return IsNull(operand, negated=self.chance(50))
@@ -313,6 +340,8 @@ def rule_of(sketch: Sketch, head: str, kinds: Sequence[str], lower: Sequence[str
         sketch.absence(lower)
     if sketch.chance(20):
         sketch.condition()
+    if sketch.chance(25):
+        sketch.alternative()
     expressions = [sketch.argument(kind) for kind in kinds]
     return finished(sketch, head, expressions)
 
@@ -355,14 +384,17 @@ def without_needless_names(rule: Rule) -> Rule:
                 spoken |= {*item.names}
             case While():
                 spoken.add(item.interval)
-    expressions = [item.expression for item in rule.body if isinstance(item, Condition)]
+    expressions = [item.expression for item in all_items(rule.body) if isinstance(item, Condition)]
     for expression in (*expressions, *(argument.expression for argument in rule.arguments)):
         fields = [part for part in walk_expression(expression) if isinstance(part, Field)]
         spoken |= {str(part.variable) for part in fields} | {part.name for part in fields}
-    body = (
-        replace(item, name=None) if isinstance(item, Atom) and item.name not in spoken else item for item in rule.body
-    )
-    return replace(rule, body=tuple(body))
+
+    def without_name(item: Item) -> Item:
+        if isinstance(item, Alternatives):
+            return replace(item, choices=tuple(tuple(map(without_name, choice)) for choice in item.choices))
+        return replace(item, name=None) if isinstance(item, Atom) and item.name not in spoken else item
+
+    return replace(rule, body=tuple(map(without_name, rule.body)))
 
 
 def with_names(sketch: Sketch, rule: Rule) -> Rule:

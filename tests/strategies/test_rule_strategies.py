@@ -8,7 +8,19 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from inside import RELATIONS, TIMERS, Atom, Causes, Condition, Temporal, TimerItem, Together, While
+from inside import (
+    RELATIONS,
+    TIMERS,
+    Alternatives,
+    Atom,
+    Causes,
+    Condition,
+    Temporal,
+    TimerItem,
+    Together,
+    While,
+    all_items,
+)
 from strategies.rules import RuleCase, rule_cases
 
 pytestmark = pytest.mark.slow
@@ -20,6 +32,7 @@ FORMS = {
     "fact",
     "recursion",
     "alternatives",
+    "or",
     "causes",
     "within",
     "condition",
@@ -35,7 +48,8 @@ def forms_of(case: RuleCase) -> set[str]:
     found |= {"fact"} if rules.facts else set()
     found |= {"alternatives"} if len(rules.rules) > len(rules.heads) else set()
     for rule in rules.rules:
-        for item in rule.body:
+        found |= {"or"} if any(isinstance(item, Alternatives) for item in rule.body) else set()
+        for item in all_items(rule.body):
             match item:
                 case Atom() if item.stream == rule.head:
                     found.add("recursion")

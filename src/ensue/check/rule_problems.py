@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from ensue.analysis.catalog import TIME_NAMES
 from ensue.analysis.declarations import (
@@ -19,6 +20,11 @@ from ensue.expr.kinds import NULL_TYPE, common_type, literal_type
 from ensue.nodes import rules as rule_nodes
 from ensue.nodes.expressions import Call, Duration, Expr, Field, InTable, Literal, children
 from ensue.nodes.patterns import Events, Statements
+from ensue.text.render_parts import render_item
+from ensue.text.values import shorten
+
+MOST_CHOICES = 256
+"""How many bodies without OR the body of one rule may stand for."""
 
 INTERVAL_COLUMNS = ("start", "end")
 """The columns of a result that are not attributes of the head."""
@@ -31,11 +37,29 @@ def check_rules(statements: Statements) -> list[Problem]:
         return []
     problems = [*_clashes(statements, ruleset)]
     problems += [problem for head in ruleset.heads for problem in _check_heads(_rules_of(head, ruleset))]
+    problems += [problem for rule in ruleset.rules for problem in _check_choices(rule)]
     if not problems:
         attributes = declared_attributes(statements)
         for rule in ruleset.rules:
-            problems += RuleCheck(rule, ruleset, attributes).problems()
-    return problems or [*_check_recursion(ruleset)]
+            seen: set[tuple[str, Span | None]] = set()
+            for body, chosen in rule_nodes.choices_of(rule.body):
+                # A mistake outside an OR is in every choice.
+                found = RuleCheck(replace(rule, body=body), ruleset, attributes, chosen).problems()
+                problems += [problem for problem in found if (problem.code, problem.span) not in seen]
+                seen |= {(problem.code, problem.span) for problem in found}
+    return problems or [*_check_recursion(rule_nodes.without_alternatives(ruleset))]
+
+
+def _check_choices(rule: rule_nodes.Rule) -> Iterator[Problem]:
+    """A body with OR stands for a limited number of bodies without it."""
+    number = rule_nodes.number_of_choices(rule.body)
+    if number > MOST_CHOICES:
+        yield Problem(
+            "too-many-branches",
+            f"the ORs of this rule result in {number} combinations; the maximum is {MOST_CHOICES}",
+            rule.span,
+            hint="write the choices of an OR as rules with a head of their own, and use this head as an item",
+        )
 
 
 def _rules_of(head: str, ruleset: rule_nodes.Ruleset) -> list[rule_nodes.Rule]:
@@ -127,8 +151,16 @@ def _arguments(number: int) -> str:
 class RuleCheck:
     """The checks of a single rule."""
 
-    def __init__(self, rule: rule_nodes.Rule, ruleset: rule_nodes.Ruleset, attributes: Attributes) -> None:
+    def __init__(
+        self,
+        rule: rule_nodes.Rule,
+        ruleset: rule_nodes.Ruleset,
+        attributes: Attributes,
+        chosen: Sequence[rule_nodes.Item] = (),
+    ) -> None:
+        """`chosen` are the items of `rule` that are one choice of its alternatives."""
         self.rule = rule
+        self.chosen = chosen
         self.ruleset = ruleset
         self.attributes = attributes
         self.tables = tables_of(ruleset)
@@ -145,6 +177,13 @@ class RuleCheck:
         found += [problem for atom in self._atoms() for problem in self._check_atom(atom)]
         return found or [*self._check_safety()]
 
+    @property
+    def body(self) -> str:
+        """What binds names, for messages."""
+        if not self.chosen:
+            return "the body"
+        return f"the alternative `{shorten(', '.join(map(render_item, self.chosen)))}`"
+
     def _atoms(self) -> list[rule_nodes.Atom]:
         return [*self.events, *self.rows, *(item.atom for item in self.whiles)]
 
@@ -152,7 +191,7 @@ class RuleCheck:
         if not self.events:
             yield Problem(
                 "rule-without-event",
-                f"the rule for `{self.rule.head}` has no event in its body",
+                f"the rule for `{self.rule.head}` has no event in {self.body if self.chosen else 'its body'}",
                 self.rule.span,
                 hint="add an event to the body, or use FACT or TABLE for values without a time",
             )
@@ -230,7 +269,7 @@ class RuleCheck:
         if name not in self.intervals:
             yield Problem(
                 "unknown-item",
-                f"`{words}` has unknown event or timer `{name}`",
+                f"`{words}` has unknown event or timer `{name}`" + (f" in {self.body}" if self.chosen else ""),
                 span,
                 label=f"events and timers: {', '.join(sorted(self.intervals))}" if self.intervals else "",
                 hint=did_you_mean(name, self.intervals) or f"name an event: `{name}: stream(...)`",
@@ -297,14 +336,14 @@ class RuleCheck:
         for argument in self.rule.arguments:
             for part in _names(argument.expression, lists):
                 if part.name not in bound | listed:
-                    where = "only bound in a `not`" if part.name in forbidden else "not bound in the body"
+                    where = "only bound in a `not`" if part.name in forbidden else f"not bound in {self.body}"
                     yield self._unsafe(part, f"the head uses `{part.name}`, which is {where}", bound | listed)
             yield from self._check_variables(argument.expression, items)
         for item in self.rule.body:
             if isinstance(item, rule_nodes.Condition):
                 for part in _names(item.expression, lists):
                     if part.name not in bound | listed | forbidden:
-                        words = f"the condition uses `{part.name}`, which is not bound in the body"
+                        words = f"the condition uses `{part.name}`, which is not bound in {self.body}"
                         yield self._unsafe(part, words, bound | listed | forbidden)
                 yield from self._check_variables(item.expression, items)
 

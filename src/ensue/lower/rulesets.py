@@ -14,7 +14,17 @@ from ensue.lower.rule_reader import RuleReader, all_of
 from ensue.nodes.expressions import Binary, Expr, Field, IsNull, conjuncts, substitute_fields
 from ensue.nodes.names import Name, Stream
 from ensue.nodes.patterns import AnyStatements, Event, PatternQuery, Return, rewrite, walk
-from ensue.nodes.rules import Action, Atom, Rule, Ruleset, While, cause_statements
+from ensue.nodes.rules import (
+    Action,
+    Alternatives,
+    Atom,
+    Rule,
+    Ruleset,
+    While,
+    all_items,
+    cause_statements,
+    without_alternatives,
+)
 
 RESULT = "v"
 """The variable of an event of a head in the statement whose matches are the result."""
@@ -35,6 +45,14 @@ def resolve_rules(statements: AnyStatements) -> AnyStatements:
         statements=(*statements.statements, *made, *results),
         ruleset=replace(ruleset, rules=()),
     )
+
+
+def resolve_alternatives(statements: AnyStatements) -> AnyStatements:
+    """The statements with one rule for each choice of the alternatives in a body."""
+    ruleset = statements.ruleset
+    if ruleset is None or not any(isinstance(item, Alternatives) for rule in ruleset.rules for item in rule.body):
+        return statements
+    return replace(statements, ruleset=without_alternatives(ruleset))
 
 
 def is_result_of(query: PatternQuery, head: Stream) -> bool:
@@ -60,8 +78,8 @@ def heads_below(head: str, ruleset: Ruleset) -> tuple[str, ...]:
 
 def _streams_of(rule: Rule) -> list[str]:
     """The streams in the body of a rule."""
-    atoms = [item.atom if isinstance(item, While) else item for item in rule.body if isinstance(item, While | Atom)]
-    return [atom.stream for atom in atoms]
+    items = [item.atom if isinstance(item, While) else item for item in all_items(rule.body)]
+    return [item.stream for item in items if isinstance(item, Atom)]
 
 
 def result_of(head: str, attributes: Sequence[str], rule: Rule) -> PatternQuery:

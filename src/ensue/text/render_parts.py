@@ -274,10 +274,35 @@ def render_item(item: rules.Item) -> str:
             return f"{quote_name(item.left)} {item.relation} {quote_name(item.right)}"
         case rules.Causes():
             return f"{quote_name(item.cause)} causes {quote_name(item.effect)}"
-        case rules.Condition(expression_nodes.Call(name) as call) if name not in FUNCTIONS:
-            return f"({render_expression(call)})"
         case rules.Condition():
-            return render_expression(item.expression)
+            return _item_condition(item.expression)
+        case rules.Alternatives():
+            return " OR ".join(map(_choice, item.choices))
+
+
+def _choice(items: tuple[rules.Item, ...]) -> str:
+    text = ", ".join(map(render_item, items))
+    return text if len(items) == 1 else f"({text})"
+
+
+def _item_condition(expression: expression_nodes.Expr) -> str:
+    """A condition as an item: calls between its ANDs and ORs are in parentheses, because they would be events."""
+
+    def has_call(part: expression_nodes.Expr) -> bool:
+        if isinstance(part, expression_nodes.Binary) and part.operator in expression_nodes.CONNECTIVES:
+            return has_call(part.left) or has_call(part.right)
+        return isinstance(part, expression_nodes.Call) and part.name not in FUNCTIONS
+
+    if not has_call(expression):
+        return render_expression(expression)
+    if isinstance(expression, expression_nodes.Call):
+        return f"({render_expression(expression)})"
+    assert isinstance(expression, expression_nodes.Binary)
+    sides = (
+        f"({_item_condition(side)})" if isinstance(side, expression_nodes.Binary) else _item_condition(side)
+        for side in (expression.left, expression.right)
+    )
+    return f" {expression.operator.upper()} ".join(sides)
 
 
 def render_fact(fact: rules.Fact) -> str:

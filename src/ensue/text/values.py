@@ -199,6 +199,7 @@ class ValueRules:
         self.negative = False
         self.folded = False
         self.collected = False
+        self.grouped: set[Span] = set()
 
     def _report(self, span: Span, problem: Problem) -> None:
         self.problems.append(replace(problem, span=span))
@@ -294,6 +295,8 @@ class ValueRules:
         return replace(operand, span=span) if self.folded else expressions.Unary("-", operand, span)
 
     def group(self, span: Span, expression: expressions.Expr) -> expressions.Expr:
+        if expression.span is not None:
+            self.grouped.add(expression.span)
         return expression
 
     def bare_field(self, span: Span, name: str) -> expressions.Field:
