@@ -55,6 +55,7 @@ from inside import BoundName as Name
 from oracle.conditions import Value
 from oracle.model import OracleEvent
 from oracle.rules import Derived, derive, head_attributes
+from own_functions import marked, near, twice
 
 NUMBER, TEXT = "number", "text"
 KINDS = {"k": NUMBER, "x": NUMBER, "y": NUMBER, "name": TEXT}
@@ -104,6 +105,7 @@ class Streams:
 
     events: dict[str, dict[str, str]]
     tables: dict[str, dict[str, str]] = field(default_factory=dict)
+    has_functions: bool = False
 
     def attributes(self, name: str) -> dict[str, str]:
         return self.tables[name] if name in self.tables else self.events[name]
@@ -233,6 +235,10 @@ class Sketch:
 
     def condition(self) -> None:
         numbers = [name for name, kind in self.names.items() if kind == NUMBER]
+        if self.streams.has_functions and numbers and self.chance(60):
+            sides = (Field(None, self.choose(numbers)), Field(None, self.choose(numbers)))
+            self.items.append(Condition(Call("near", sides, function=near)))
+            return
         what = self.draw(st.integers(0, 3))
         if what == 0 and len(numbers) > 1:
             left, right = self.draw(st.permutations(numbers))[:2]
@@ -285,6 +291,9 @@ class Sketch:
         if not bound or self.chance(8):
             return Literal(self.draw(st.sampled_from(LITERALS[kind])))
         name = Field(None, self.choose(bound))
+        if self.streams.has_functions and self.chance(40):
+            function = twice if kind == NUMBER and computes else marked if kind == TEXT else None
+            return name if function is None else Call(function.name, (name,), function=function)
         if kind == TEXT or not computes or self.chance(60):
             return name
         other = Field(None, self.choose(bound)) if self.chance(50) else Literal(self.draw(st.integers(1, 3)))
@@ -338,7 +347,7 @@ def rule_of(sketch: Sketch, head: str, kinds: Sequence[str], lower: Sequence[str
         sketch.absence(lower)
     if sketch.chance(12):
         sketch.absence(lower)
-    if sketch.chance(20):
+    if sketch.chance(60 if sketch.streams.has_functions else 20):
         sketch.condition()
     if sketch.chance(25):
         sketch.alternative()
@@ -420,9 +429,10 @@ def turned(sketch: Sketch, rule: Rule, names: Sequence[str]) -> Rule:
 
 
 @st.composite
-def programs(draw: st.DrawFn) -> tuple[Statements, dict[str, list[dict[str, Value]]]]:
-    """A program of one to four heads, and its tables."""
+def programs(draw: st.DrawFn, *, functions: bool = False) -> tuple[Statements, dict[str, list[dict[str, Value]]]]:
+    """A program of one to four heads, and its tables; with `functions`, it calls those of the user."""
     streams = Streams({stream: {name: KINDS[name] for name in names} for stream, names in DECLARED.items()})
+    streams.has_functions = functions
     tables, facts, rows = draw(drawn_tables())
     for name, columns in tables.items():
         streams.tables[name] = {column: KINDS[column] for column in columns}
@@ -536,9 +546,9 @@ def rule_histories(draw: st.DrawFn, *, intervals: bool = False) -> list[OracleEv
 
 
 @st.composite
-def rule_cases(draw: st.DrawFn, *, intervals: bool = False) -> RuleCase:
+def rule_cases(draw: st.DrawFn, *, intervals: bool = False, functions: bool = False) -> RuleCase:
     """A program and a history, with what the oracle derives; small enough to be worked out by trying everything."""
-    program, tables = draw(programs())
+    program, tables = draw(programs(functions=functions))
     history = draw(rule_histories(intervals=intervals))
     derived = derive(program, history, tables)
     assume(sum(map(len, derived.heads.values())) <= MOST_DERIVED)

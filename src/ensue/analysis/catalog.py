@@ -209,7 +209,7 @@ def inferred_catalog(
 
 def _speaks_of_moments(part: Expr) -> bool:
     if isinstance(part, Call):
-        function = FUNCTIONS.get(part.name)
+        function = FUNCTIONS.get(part.name) if part.function is None else part.function.signature
         return function is not None and any(parameter.kinds == {Kind.TIMESTAMP} for parameter in function.parameters)
     return isinstance(part, Duration | Timestamp)
 

@@ -21,6 +21,7 @@ from ensue.nodes import rules as rule_nodes
 from ensue.nodes.expressions import Call, Duration, Expr, Field, InTable, Literal, children
 from ensue.nodes.patterns import Events, Statements
 from ensue.text.render_parts import render_item
+from ensue.text.rule_builder import misjoined_items
 from ensue.text.values import shorten
 
 MOST_CHOICES = 256
@@ -261,6 +262,8 @@ class RuleCheck:
             case rule_nodes.Temporal():
                 for name in (item.left, item.right):
                     yield from self._check_interval(name, item.span, item.relation)
+            case rule_nodes.Condition():
+                yield from misjoined_items(item.expression)
             case rule_nodes.Causes():
                 for name in (item.cause, item.effect):
                     yield from self._check_cause(name, item)

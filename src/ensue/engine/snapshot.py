@@ -22,7 +22,7 @@ from ensue.engine.stage import Role, Stage, StageState
 from ensue.errors import StateError
 from ensue.kernels.beliefs import Beliefs
 from ensue.nodes.names import Stream, names_in
-from ensue.nodes.patterns import PatternQuery
+from ensue.nodes.patterns import PatternQuery, Selection
 from ensue.nodes.rules import CHAINS, EDGES
 from ensue.plan.derivations import Derivation, all_plans
 from ensue.plan.inputs import InputTable
@@ -30,6 +30,7 @@ from ensue.plan.outputs import event_fields
 from ensue.plan.plans import QueryPlan
 from ensue.plan.selections import ELEMENT, INDEX
 from ensue.plan.states import StateQuestions
+from ensue.text.citations import functions_in
 from ensue.text.render import render_constraint, render_query, render_selection
 from ensue.text.render_parts import render_declarations, render_rule, render_state
 
@@ -162,21 +163,35 @@ def query_text(
     """The text that identifies a state: the queries of a session, their constraints, the streams that they use and the
     STATEs that they query. The streams of rows that they use are those of `inputs`.
 
-    The rows of tables are not part of it.
+    The rows of tables are not part of it. Functions of the user are comments with their types.
     """
     everything = all_plans(derivations, plans)
     programs = [derivation.program for derivation in derivations if derivation.program is not None]
     declared = render_declarations(programs[0]) if programs else ()
     texts: dict[str, None] = dict.fromkeys(declared)
     texts |= dict.fromkeys(() if states is None else map(render_state, states.states))
-    used = {name for plan in everything for stream in plan.all_streams for name in names_in(stream)}
-    views = (view for item in inputs for name, view in item.all_views.items() if name in used)
-    texts |= dict.fromkeys(render_selection(view.selection) for view in views)
+    texts |= dict.fromkeys(map(render_selection, _selections(everything, inputs)))
     for plan in everything:
         constraints = plan.law.constraints if plan.law is not None else ()
         texts |= dict.fromkeys(f"CONSTRAINT {render_constraint(constraint)}" for constraint in constraints)
     written = (statement_text(plan.query) for plan in everything)
-    return ";\n".join((*texts, *(text for text in written if text is not None)))
+    called = functions_called(plans, derivations, inputs)
+    comments = "".join(f"-- function {called[name]}\n" for name in sorted(called))
+    return comments + ";\n".join((*texts, *(text for text in written if text is not None)))
+
+
+def functions_called(
+    plans: Sequence[QueryPlan], derivations: Sequence[Derivation], inputs: Sequence[InputTable]
+) -> dict[str, object]:
+    """The functions of the user that the queries of a session and their streams call, by name."""
+    everything = all_plans(derivations, plans)
+    return functions_in((*_selections(everything, inputs), *(plan.query for plan in everything)))
+
+
+def _selections(plans: Sequence[QueryPlan], inputs: Sequence[InputTable]) -> list[Selection]:
+    """The streams of rows that the plans use."""
+    used = {name for plan in plans for stream in plan.all_streams for name in names_in(stream)}
+    return [view.selection for item in inputs for name, view in item.all_views.items() if name in used]
 
 
 def statement_text(query: PatternQuery) -> str | None:

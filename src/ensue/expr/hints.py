@@ -243,4 +243,7 @@ def function_hint(name: str) -> str:
     if name in ("cast", "try_cast"):
         return f"write the type after AS: {name.upper()}(x AS BIGINT)"
     meant = _OTHER_NAMES.get(name)
-    return f"did you mean `{meant}`?" if meant else did_you_mean(name, (*FUNCTIONS, *aggregate_names()))
+    if meant:
+        return f"did you mean `{meant}`?"
+    own = "pass a function of your own with `ensue.parse(query, functions=[...])`"
+    return did_you_mean(name, (*FUNCTIONS, *aggregate_names())) or own

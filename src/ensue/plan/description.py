@@ -40,6 +40,7 @@ from ensue.plan.monitors import GraphMonitor, MonitorStep
 from ensue.plan.planner import plan_query, precedence
 from ensue.plan.plans import AbsencePlan, GraphPlan, QueryPlan, Retention
 from ensue.plan.retention import longer, slicing_of, uncut_reason
+from ensue.text.citations import functions_in
 from ensue.text.render import (
     render_constraint,
     render_expression,
@@ -131,6 +132,7 @@ def explain_query(query: PatternQuery, plan: QueryPlan, program: Sequence[Patter
             ("CHOICE", choice_lines(plan)),
             ("GRAPH", GraphWords(plan).lines()),
             ("PLAN", _plan(plan)),
+            ("FUNCTIONS", _functions(query)),
             ("STATE", _state([plan], {})),
             ("CONSTRAINTS", _constraints(plan, plan.law) if plan.law is not None else ()),
             ("SPARK", _spark_together(query, program) if streams else _spark(plan)),
@@ -160,6 +162,11 @@ def _written(query: PatternQuery) -> list[str]:
     if query.lookup is not None:
         return [_called(query)]
     return render_query(query).splitlines()
+
+
+def _functions(query: PatternQuery) -> list[str]:
+    """The functions of the user that a query calls, with their types."""
+    return [str(function) for _, function in sorted(functions_in(query).items())]
 
 
 def _filled(*sections: tuple[str, Iterable[str]]) -> tuple[tuple[str, tuple[str, ...]], ...]:
@@ -200,6 +207,7 @@ def _explain_context(
             ("CHOICE", context_lines(query, stages)),
             ("GRAPH", _operators(plans, given)),
             ("PLAN", _plan_of_operators(query, plans, given)),
+            ("FUNCTIONS", _functions(query)),
             ("STATE", _state(plans, given)),
             ("CONSTRAINTS", (line for plan in plans if plan.law is not None for line in _constraints(plan, plan.law))),
             ("SPARK", _spark_together(query, program or (query,)) if streams or len(plans) > 1 else _spark(plans[0])),

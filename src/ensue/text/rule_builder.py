@@ -109,7 +109,7 @@ def misjoined_items(condition: Expr) -> Iterator[Problem]:
                 pending.append((operand, "not"))
             case Binary("=", Field(None, label), Call() as call):
                 pending.append((call, quote_name(label)))
-            case Call(name) if around and not _is_function(name):
+            case Call(name) if around and part.function is None and not _is_function(name):
                 yield Problem(
                     "unknown-function", f"unknown function `{name}`", part.span, hint=_item_hint(part, around)
                 )
@@ -402,7 +402,6 @@ class RuleRules(ValueRules):
             case Binary("or", left, right) if self._has_event(part):
                 return (rules.alternatives(map(self._parts, (left, right)), part.span),)
             case _ if isinstance(part, Expr):
-                self.problems += misjoined_items(part)
                 return (rules.Condition(part, part.span),)
         return (part,)
 
@@ -416,7 +415,8 @@ class RuleRules(ValueRules):
         """Whether a call as an item is an event. In parentheses, it is always a condition."""
         assert call.span is not None
         name = read_name(self.source.text, call.span.start)
-        return call.span not in self.grouped and (name.startswith("`") or name.lower() not in FUNCTIONS)
+        is_function = name.lower() in FUNCTIONS or name.lower() in self.functions
+        return call.span not in self.grouped and (name.startswith("`") or not is_function)
 
     def _event(self, call: Call) -> rules.Atom:
         assert call.span is not None
@@ -459,4 +459,7 @@ class RuleRules(ValueRules):
     def _atom(self, occurrence: Occurrence, name: str | None, span: Span) -> rules.Atom:
         arguments, problems = read_arguments(occurrence.arguments, self.source.text, occurrence.span)
         self.problems += problems
+        if occurrence.name in self.functions:
+            said = f"`{occurrence.name}` is both a stream or table and a function"
+            self.problems.append(Problem("stream-clash", said, occurrence.span, hint="rename the function"))
         return rules.Atom(occurrence.name, arguments, name, span)

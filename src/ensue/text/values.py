@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta, timezone
 from fractions import Fraction
 from functools import reduce
+from types import MappingProxyType
 from typing import Any
 
 from lark import Token
@@ -193,8 +195,10 @@ class ValueRules:
     COLLECT is before a repetition.
     """
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: Source, functions: Mapping[str, object] = MappingProxyType({})) -> None:
+        """`functions` are the functions of the user by name."""
         self.source = source
+        self.functions = functions
         self.problems: list[Problem] = []
         self.negative = False
         self.folded = False
@@ -317,7 +321,8 @@ class ValueRules:
     def call(self, span: Span, name: str, *arguments: expressions.Expr | None) -> expressions.Call:
         if name.lower() == COUNT_DISTINCT:
             self._report(span, _only_in_count(name))
-        return expressions.Call(name.lower(), tuple(argument for argument in arguments if argument is not None), span)
+        given = tuple(argument for argument in arguments if argument is not None)
+        return expressions.Call(name.lower(), given, span, self.functions.get(name.lower()))
 
     def distinct_call(self, span: Span, name: str, argument: expressions.Expr) -> expressions.Call:
         if name.lower() != "count":
