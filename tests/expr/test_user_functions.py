@@ -153,7 +153,7 @@ def test_a_column_of_another_type() -> None:
 @pytest.mark.parametrize(
     ("call", "code", "words"),
     [
-        (lambda x: x[:1], "function-result", "function `f` returned 1 values for 2 rows"),
+        (lambda x: x[:1], "function-result", "function `f` returned 1 value for 2 rows"),
         (lambda x: x.to_pylist(), "function-result", "returned a builtins.list instead of an Arrow array"),
         (lambda x: None, "function-result", "returned None instead of an Arrow array"),
         (lambda x: x.cast(pa.int32()), "function-result", "of type int32, but is declared to return int64"),

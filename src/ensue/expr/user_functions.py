@@ -11,7 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from ensue.errors import Problem, QueryError, Span
+from ensue.errors import Problem, QueryError, Span, counted
 from ensue.expr import types
 from ensue.expr.functions import AGGREGATES, FUNCTIONS, Function, Parameter
 from ensue.expr.kinds import NUMBERS, Kind
@@ -59,20 +59,24 @@ class UserFunction:
         given = [self._converted(place, array, span) for place, array in enumerate(arguments)]
         if length == 0:
             return types.readable(pa.array([], self.returns), self.name)
+        title = f"function `{self.name}`"
         try:
             result = self.call(*given)
         except Exception as error:  # the function is the user's: whatever it raises is shown with its name
-            raise self._error("function-failed", f"failed: {type(error).__name__}: {error}", span) from error
+            said, hint = f"{title} failed: {type(error).__name__}: {error}", f"it was called with {_rows(length)}"
+            raise QueryError([Problem("function-failed", said, span, str(self), hint)]) from error
         if not isinstance(result, pa.Array | pa.ChunkedArray):
+            said = f"{title} returned {_kind_of(result)} instead of an Arrow array"
             hint = "return a `pyarrow.Array` with one value per row, for example by functions of `pyarrow.compute`"
-            raise self._error("function-result", f"returned {_kind_of(result)} instead of an Arrow array", span, hint)
+            raise QueryError([Problem("function-result", said, span, str(self), hint)])
         if result.type != self.returns:
-            hint = f"convert the result: `result.cast({self.returns})`, or declare this type with `returns=`"
-            said = f"returned values of type {result.type}, but is declared to return {self.returns}"
-            raise self._error("function-result", said, span, hint)
+            said = f"{title} returned values of type {result.type}, but is declared to return {self.returns}"
+            hint = f"convert the result to {self.returns}, or declare its type with `returns=`"
+            raise QueryError([Problem("function-result", said, span, str(self), hint)])
         if len(result) != length:
-            said = f"returned {len(result)} values for {length} rows"
-            raise self._error("function-result", said, span, "return one value for each row, in the order of the rows")
+            said = f"{title} returned {counted(len(result), 'value', 'values')} for {_rows(length)}"
+            hint = "return one value for each row, in the order of the rows"
+            raise QueryError([Problem("function-result", said, span, str(self), hint)])
         return types.readable(result, self.name)
 
     def _converted(self, place: int, array: types.Array, span: Span | None) -> types.Array:
@@ -81,18 +85,20 @@ class UserFunction:
         found: Any = array.type
         if pa.types.is_null(found):
             return pa.nulls(len(array), wanted)
+        title = f"function `{self.name}` takes {wanted} as argument {place + 1}, but"
         if pa.types.is_timestamp(wanted) and (wanted.tz is None) != (found.tz is None):
-            said = f"takes {wanted} as argument {place + 1}, but the values are {found}"
-            raise self._error("function-arguments", said, span, "declare a type with a time zone, or one without")
+            said, hint = f"{title} the values are {found}", "declare a type with a time zone, or one without"
+            raise QueryError([Problem("function-arguments", said, span, str(self), hint)])
         try:
             converted: types.Array = types.convert(array, wanted)
             return converted
         except pa.ArrowInvalid as error:
-            said = f"takes {wanted} as argument {place + 1}, but a value does not fit: {error}"
-            raise self._error("function-arguments", said, span, "declare a wider type with `takes=`") from error
+            said, hint = f"{title} a value does not fit: {error}", "declare a wider type with `takes=`"
+            raise QueryError([Problem("function-arguments", said, span, str(self), hint)]) from error
 
-    def _error(self, code: str, said: str, span: Span | None, hint: str = "") -> QueryError:
-        return QueryError([Problem(code, f"function `{self.name}` {said}", span, hint=hint)])
+
+def _rows(length: int) -> str:
+    return counted(length, "row", "rows")
 
 
 def refuse_definition(name: str, takes: Sequence[pa.DataType], returns: pa.DataType) -> None:
