@@ -83,11 +83,11 @@ class Program:
         """Return the program as text, which parses to an equal program."""
         return render_statements(self.statements)
 
-    def explain(self, *, time: str = "t", stages: bool = False) -> str:
+    def explain(self, *, time: str = "t", end: str | None = None, stages: bool = False) -> str:
         """Explain the meaning and the plan of each pattern, or its stages; see `ensue.explain`."""
         if stages:
             return stages_text(checked(self.statements))
-        return explanation_text(checked(self.statements), time)
+        return explanation_text(checked(self.statements), time, end)
 
     def _repr_html_(self) -> str:
         """Return each pattern and rule with its graph, for a notebook."""
@@ -127,11 +127,17 @@ def parse(query: str | Path, name: str | None = None, functions: Sequence[QueryF
 
 @helpful
 def explain(
-    query: QueryLike, *, time: str = "t", constraints: ConstraintsLike | None = None, stages: bool = False
+    query: QueryLike,
+    *,
+    time: str = "t",
+    end: str | None = None,
+    constraints: ConstraintsLike | None = None,
+    stages: bool = False,
 ) -> str:
-    """Explain what a query means and how it will run, without data; `time` is the name of the time column.
+    """Explain what a query means and how it will run, without data.
 
-    With `stages`, return the program as written and after each lowering that changes it.
+    `time` is the name of the time column, and `end` that of the column with the ends of events, if they have one. With
+    `stages`, return the program as written and after each lowering that changes it.
 
     >>> print(explain("PATTERN SEQ(A a, B b) WITHIN 5"))
     PATTERN
@@ -169,7 +175,7 @@ def explain(
     refuse_several(statements)
     if stages:
         return stages_text(statements)
-    return explanation_text(statements, time)
+    return explanation_text(statements, time, end)
 
 
 def stages_text(statements: CheckedProgram) -> str:
@@ -186,11 +192,11 @@ def stages_text(statements: CheckedProgram) -> str:
     return PlainText("\n\n".join(texts))
 
 
-def explanation_text(statements: CheckedProgram, time: str) -> str:
+def explanation_text(statements: CheckedProgram, time: str, end: str | None = None) -> str:
     """What each statement means and how it will run."""
     from ensue.plan.description import PlainText
 
-    return PlainText("\n\n".join(entry.to_text() for entry in explained_statements(statements, time)))
+    return PlainText("\n\n".join(entry.to_text() for entry in explained_statements(statements, time, end)))
 
 
 def explained_statements(statements: CheckedProgram, time: str, end: str | None = None) -> list[Explanation]:

@@ -157,7 +157,7 @@ def test_a_column_of_another_type() -> None:
         (lambda x: x.to_pylist(), "function-result", "returned a builtins.list instead of an Arrow array"),
         (lambda x: None, "function-result", "returned None instead of an Arrow array"),
         (lambda x: x.cast(pa.int32()), "function-result", "of type int32, but is declared to return int64"),
-        (lambda x: {}["key"], "function-failed", "function `f` failed: KeyError: 'key'"),
+        (lambda x: {}["key"], "function-raised", "function `f` raised KeyError: 'key'"),
     ],
 )  # fmt: skip
 def test_mistakes_in_a_function(call: Callable[..., Any], code: str, words: str) -> None:

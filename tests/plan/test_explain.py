@@ -308,3 +308,42 @@ def problems_of(text: str) -> list[object]:
     """What `ensue check -` finds in a text."""
     with patch("sys.stdin", StringIO(text)):
         return [finding.rendered for finding in check_files(["-"])]
+
+
+DURING = "RULE inside(k) <- x: a(k=k), y: b(k=k), x during y"
+
+
+def test_intervals_are_explained_with_and_without_the_name_of_the_end_column() -> None:
+    lines = ["x: an event of a", "y: an event of b", "y and x overlap, x ends before y ends"]
+    unknown = ensue.explain(DURING)
+    assert all(line in unknown for line in lines)
+    assert "requires events with a duration: set `end` to the column with their ends" in unknown
+    for known in (ensue.explain(DURING, end="until"), ensue.parse(DURING).explain(end="until")):
+        assert all(line in known for line in lines)
+        assert "requires events with a duration" not in known
+
+
+def test_a_rule_of_xchangeeq_over_intervals_is_explained() -> None:
+    """Rule (5) of the paper on XChangeEQ: `during` cannot hold for points."""
+    rule = "RULE d(u, v, w, x) <- i: a(u, v), j: b(v, w), k: c(w, x), i before k, j during k"
+    assert "k and j overlap, j ends before k ends" in ensue.explain(rule)
+
+
+def test_branches_that_need_durations_are_not_left_out() -> None:
+    explained = ensue.explain("PATTERN OR(CONCURRENT(a x, b y), a z)")
+    assert "branch 1 of 2" in explained
+    assert "requires events with a duration" in explained
+    assert "duration" not in ensue.explain("PATTERN OR(SEQ(a x, b y), a z)").partition("PLAN")[0]
+
+
+def test_what_even_intervals_cannot_satisfy_is_refused() -> None:
+    with pytest.raises(ensue.QueryError) as caught:
+        ensue.explain("RULE h(k) <- x: a(k=k), y: b(k=k), x during y, y during x")
+    assert caught.value.code == "never-holds"
+    assert "duration" not in str(caught.value)
+
+
+def test_a_query_in_python_is_explained_with_an_end_column() -> None:
+    pattern = ensue.seq("A a", "B b")
+    assert "requires events" not in pattern.explain(end="until")
+    assert pattern.as_pattern("p").explain(end="until").startswith("PATTERN")

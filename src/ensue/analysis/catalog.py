@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import combinations
 from typing import TYPE_CHECKING
@@ -14,7 +14,7 @@ from ensue.expr.kinds import FLOAT, INTEGER, NULL_TYPE, Kind, Type
 from ensue.nodes.expressions import Call, Duration, Expr, Field, Same, Timestamp, conjuncts
 from ensue.nodes.expressions import walk as walk_expression
 from ensue.nodes.names import AnyEvent, Name, Stream
-from ensue.nodes.patterns import Event, Operation, PatternQuery, Window, result_expressions, walk, windows_of
+from ensue.nodes.patterns import Event, PatternQuery, Window, result_expressions, walk, windows_of
 from ensue.nodes.uncertainty import CERTAINTY, NO_HIERARCHY, Hierarchy
 
 if TYPE_CHECKING:
@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 TIME_NAMES = {"s": "s", "t": "s", "e": "e"}
 """The field names `s`, `t` and `e`, with the endpoint that each means."""
 
+
+SOME_END = "$end"
+"""The end column of streams whose events have a duration, as long as its name is unknown."""
 
 WHOLE_EVENT = "*"
 """The field for the whole event: all its columns."""
@@ -62,6 +65,11 @@ class StreamSchema:
         if self.end is not None and field == self.end:
             return "e"
         return TIME_NAMES.get(field) if field not in self.fields else None
+
+    @property
+    def with_duration(self) -> StreamSchema:
+        """The schema with an end column."""
+        return self if self.end is not None else replace(self, end=SOME_END)
 
     @property
     def whole(self) -> Type:
@@ -135,6 +143,14 @@ class Catalog:
         return named or stream in self.hierarchy.parts
 
     @property
+    def with_durations(self) -> Catalog:
+        """The catalog with an end column in every stream."""
+        lasting = None if self.any_stream is None else self.any_stream.with_duration
+        return replace(
+            self, streams={name: schema.with_duration for name, schema in self.streams.items()}, any_stream=lasting
+        )
+
+    @property
     def is_ordered(self) -> bool:
         """Whether columns order the events at the same time."""
         return any(schema.order for schema in (*self.streams.values(), self.any_stream) if schema is not None)
@@ -187,8 +203,8 @@ def inferred_catalog(
     """A catalog in which each stream has the fields that the query uses, for queries without data.
 
     `time` is the time column. Time is a timestamp if the query, or one of `other_windows`, uses units of time,
-    timestamps or functions of timestamps; otherwise it is an integer. Events have a duration if the query uses
-    CONCURRENT or if `end` is the column of their ends.
+    timestamps or functions of timestamps; otherwise it is an integer. Events have a duration if `end` is the column
+    of their ends.
     """
     patterns = list(walk(query.pattern))
     windows = [query.within, *other_windows]
@@ -199,11 +215,11 @@ def inferred_catalog(
     parts = [part for root in roots for part in walk_expression(root)]
     names = {part.name for part in parts if isinstance(part, Field)}
     names |= {name for part in parts if isinstance(part, Same) for name in part.fields}
+    names |= {attribute.name for node in patterns if isinstance(node, Event) for attribute in node.attributes}
     names |= set(query.partition_by)
     fields = {name: NULL_TYPE for name in sorted(names) if name not in (*TIME_NAMES, time, end)}
     has_units = any(isinstance(window, Duration) for window in windows) or any(map(_speaks_of_moments, parts))
-    lasting = any(isinstance(node, Operation) and node.operator == "CONCURRENT" for node in patterns)
-    schema = StreamSchema("*", fields, time, end=end or ("e" if lasting else None))
+    schema = StreamSchema("*", fields, time, end)
     return Catalog({}, MOMENTS if has_units else INTEGER, schema)
 
 

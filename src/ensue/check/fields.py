@@ -19,6 +19,7 @@ from ensue.analysis.scopes import (
 )
 from ensue.errors import Problem, Span, did_you_mean, warn
 from ensue.expr.checker import check_condition, check_expression, check_without_data
+from ensue.expr.hints import COLLECT_HINT
 from ensue.expr.kinds import FLOAT, NANOSECONDS_PER_UNIT, NULL_TYPE, PLAIN, Kind, Type, list_of
 from ensue.expr.lists import (
     aggregated_variables,
@@ -121,12 +122,21 @@ def bind_query(query: patterns.PatternQuery, catalog: Catalog) -> list[Problem]:
     if unknown:
         return unknown
     problems: list[Problem] = []
+    for event in events:
+        for attribute in event.attributes:
+            _stream_field(attribute, event.stream, catalog, problems)
+    if problems:
+        return problems
     used = tuple(dict.fromkeys(event.stream for event in events))
     # Where positions are counted, every table has keys, not only those that the pattern names.
     tables = (name for name, schema in catalog.streams.items() if schema.table is None)
     keyed = tuple(dict.fromkeys((*used, *tables))) if counts_events(query) else used
     for name in query.partition_by:
-        problems += _check_common_field(name, keyed, catalog, "PARTITION BY", query.partition_span)
+        if query.rule is None:
+            problems += _check_common_field(name, keyed, catalog, "PARTITION BY uses", query.partition_span)
+        else:
+            place = _place_of_key(name, events) or query.rule.span
+            problems += _check_common_field(name, keyed, catalog, "the rule compares", place)
     if query.policy in patterns.CONTEXTS:
         problems += _check_first_one(query, catalog)
     windows = [window for part in parts for window in patterns.windows_of(part)]
@@ -160,7 +170,7 @@ def bind_query(query: patterns.PatternQuery, catalog: Catalog) -> list[Problem]:
     for conjunct in conjuncts(query.where):
         if isinstance(conjunct, Same):
             for name in conjunct.fields:
-                problems += _check_common_field(name, used, catalog, "SAME", conjunct.span)
+                problems += _check_common_field(name, used, catalog, "SAME uses", conjunct.span)
         else:
             check_condition(typed_form(conjunct, groups), field_type, problems)
     for column in query.returns:
@@ -170,6 +180,8 @@ def bind_query(query: patterns.PatternQuery, catalog: Catalog) -> list[Problem]:
     for value in per:
         kind = check_expression(explicit_lists(value, lists_of_result(query), []), field_type, problems)
         problems += _check_per(value, kind)
+    if query.rule is not None:
+        return [replace(each, hint=COLLECT_HINT) if each.code == "not-a-list" else each for each in problems]
     return problems
 
 
@@ -262,7 +274,7 @@ def bind_constraint(
             )
     if not problems:
         for key in keys:
-            problems += _check_common_field(key, constraint.streams, catalog, "PARTITION BY", place)
+            problems += _check_common_field(key, constraint.streams, catalog, "PARTITION BY uses", place)
     return problems
 
 
@@ -370,10 +382,14 @@ def _time_word(name: str) -> str:
 
 def _field_span(field: Field) -> Span | None:
     """The part of `a.amount` after the dot."""
-    if field.span is None:
-        return None
-    before = len(str(field.variable)) + 1 if field.variable is not None else 0
-    return field.span.tail(before, len(field.name))
+    if field.span is None or field.variable is None:
+        return field.span
+    return field.span.tail(len(str(field.variable)) + 1, len(field.name))
+
+
+def _place_of_key(name: str, events: Iterable[patterns.Event]) -> Span | None:
+    """The place of the first argument of a rule with this attribute."""
+    return next((attribute.span for event in events for attribute in event.attributes if attribute.name == name), None)
 
 
 def _check_common_field(
@@ -392,7 +408,7 @@ def _check_common_field(
             holder = f"stream `{stream}` does" if catalog.any_stream is None else "the events do"
             yield Problem(
                 "no-such-field",
-                f"{clause} uses field `{name}`, which {holder} not have",
+                f"{clause} field `{name}`, which {holder} not have",
                 span,
                 label=f"fields: {', '.join(schema.fields)}",
                 hint=did_you_mean(name, schema.fields),
@@ -401,14 +417,14 @@ def _check_common_field(
         found = catalog.time if is_time else schema.fields[name]
         kind = Kind.FLOAT if found.kind is Kind.INTEGER else found.kind
         if kind is Kind.OTHER:
-            yield Problem("type-clash", f"{clause} uses `{name}`, whose type {found.name} cannot be compared", span)
+            yield Problem("type-clash", f"{clause} `{name}`, whose type {found.name} cannot be compared", span)
             return
         if first is None or first[1] is Kind.NULL:
             first = (stream, kind)
         elif kind not in (first[1], Kind.NULL):
             yield Problem(
                 "type-clash",
-                f"{clause} uses `{name}`, which has type {first[1].word} in `{first[0]}` but {kind.word} in `{stream}`",
+                f"{clause} `{name}`, which has type {first[1].word} in `{first[0]}` but {kind.word} in `{stream}`",
                 span,
                 hint="convert both columns to the same type first",
             )

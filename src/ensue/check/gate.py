@@ -11,10 +11,10 @@ from ensue.analysis.declarations import check_streams, declarations, unclear_tra
 from ensue.analysis.scopes import has_spans
 from ensue.check.fields import check_expressions
 from ensue.check.query import check_constraints, check_query, check_statement_names
-from ensue.check.rule_problems import action_lookup, check_lookup, check_rules, check_tables
+from ensue.check.rule_problems import action_lookup, check_lookup, check_rules, check_tables, missing_base_case
 from ensue.check.selections import check_selections
 from ensue.check.state_problems import check_states
-from ensue.errors import Problem, QueryError
+from ensue.errors import Problem, QueryError, warn
 from ensue.lower.contexts import resolve_contexts
 from ensue.lower.phases import CheckedProgram, fields_of, has_forms_to_lower, lowered_forms
 from ensue.lower.rulesets import action_query, with_keys
@@ -56,6 +56,8 @@ def checked(statements: Statements) -> CheckedProgram:
     if problems := check(statements):
         cited = written_out(statements)
         raise QueryError(check(cited) or problems, cited.source)
+    if statements.ruleset is not None and (message := missing_base_case(statements.ruleset)):
+        warn(message)
     return CheckedProgram(**fields_of(statements))
 
 

@@ -16,12 +16,15 @@ from ensue.analysis.declarations import (
     tables_of,
 )
 from ensue.errors import Problem, Span, counted, did_you_mean
+from ensue.expr.hints import COLLECT_HINT
 from ensue.expr.kinds import NULL_TYPE, common_type, literal_type
+from ensue.expr.lists import is_aggregate
 from ensue.nodes import rules as rule_nodes
 from ensue.nodes.expressions import Call, Duration, Expr, Field, InTable, Literal, children
+from ensue.nodes.expressions import walk as walk_expression
 from ensue.nodes.patterns import Events, Statements
 from ensue.text.render_parts import render_item
-from ensue.text.rule_builder import misjoined_items
+from ensue.text.rule_builder import misjoined_items, unknown_timer
 from ensue.text.values import shorten
 
 MOST_CHOICES = 256
@@ -173,6 +176,8 @@ class RuleCheck:
         self.intervals = {atom.name for atom in self.events if atom.name} | set(self.timers)
 
     def problems(self) -> list[Problem]:
+        if meant := [atom for atom in self.events if self._is_meant_as_timer(atom)]:
+            return [unknown_timer(atom.stream, atom.span) for atom in meant]
         found = [*self._check_events(), *self._check_item_names(), *self._check_timers()]
         found += [problem for item in self.rule.body for problem in self._check_item(item)]
         found += [problem for atom in self._atoms() for problem in self._check_atom(atom)]
@@ -187,6 +192,13 @@ class RuleCheck:
 
     def _atoms(self) -> list[rule_nodes.Atom]:
         return [*self.events, *self.rows, *(item.atom for item in self.whiles)]
+
+    def _is_meant_as_timer(self, atom: rule_nodes.Atom) -> bool:
+        """Whether an item is written like a timer whose length has no unit: `w: extent(x, 3)`, where `x` is an item."""
+        match [argument.term for argument in atom.arguments if argument.attribute is None]:
+            case [rule_nodes.Name(name), Literal(int())]:
+                return atom.name is not None and atom.stream not in self.attributes and name in self.intervals
+        return False
 
     def _check_events(self) -> Iterator[Problem]:
         if not self.events:
@@ -337,6 +349,9 @@ class RuleCheck:
         items = {atom.name for atom in self._atoms() if atom.name} | set(self.timers)
         lists = {item.atom.name for item in self.whiles if item.collects and item.atom.name}
         for argument in self.rule.arguments:
+            if single := [*_counted_items(argument.expression, items - lists)]:
+                yield from single
+                continue
             for part in _names(argument.expression, lists):
                 if part.name not in bound | listed:
                     where = "only bound in a `not`" if part.name in forbidden else f"not bound in {self.body}"
@@ -395,6 +410,16 @@ def _names(expression: Expr, lists: Iterable[str]) -> Iterator[Field]:
             yield part
 
 
+def _counted_items(expression: Expr, items: Iterable[str]) -> Iterator[Problem]:
+    """The problems of `count(x)`, where `x` is a single event."""
+    for part in walk_expression(expression):
+        if is_aggregate(part) and len(part.arguments) == 1:
+            (value,) = part.arguments
+            if isinstance(value, Field) and value.variable is None and value.name in items:
+                message = f"`{part.name}` takes collected events, but `{value.name}` is a single event"
+                yield Problem("not-a-list", message, value.span, hint=COLLECT_HINT)
+
+
 def _fields(expression: Expr) -> Iterator[Field]:
     if isinstance(expression, Field):
         yield expression
@@ -430,6 +455,35 @@ def _check_recursion(ruleset: rule_nodes.Ruleset) -> Iterator[Problem]:
                 late.span or rule.span,
                 hint="remove the timer, or use `while` with an event",
             )
+
+
+def missing_base_case(ruleset: rule_nodes.Ruleset) -> str:
+    """A warning about the heads whose rules all need events of each other; empty if there are none."""
+    derived: set[str] = set()
+    rules = rule_nodes.without_alternatives(ruleset).rules
+    while True:
+        found = {
+            rule.head
+            for rule in rules
+            if rule.head not in derived
+            and all(
+                item.stream in derived or item.stream not in ruleset.heads
+                for item in rule.body
+                if isinstance(item, rule_nodes.Atom)
+            )
+        }
+        if not found:
+            break
+        derived |= found
+    names = [f"`{head}`" for head in ruleset.heads if head not in derived]
+    if not names:
+        return ""
+    none = (
+        "never has events: each of its rules needs an event"
+        if len(names) == 1
+        else ("never have events: each of their rules needs an event")
+    )
+    return f"{', '.join(names)} {none} of {' or '.join(names)}; add a rule without them"
 
 
 def _is_late(timer: rule_nodes.TimerItem) -> bool:

@@ -199,6 +199,10 @@ def aggregate_names() -> list[str]:
     return [name for name in AGGREGATES if name != "count_distinct"]
 
 
+COLLECT_HINT = "collect the events of an interval: `while w: collect c: stream(...)`, then for example `count(c)`"
+"""The hint in a rule for an aggregate of a single value."""
+
+
 def single_value_hint(name: str) -> str:
     """A hint for an aggregate of a single value."""
     instead = _OF_ONE_MATCH.get(name)

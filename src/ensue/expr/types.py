@@ -154,6 +154,20 @@ def element_type(data_type: pa.DataType) -> pa.DataType | None:
     return of.value_type if is_list else None
 
 
+def incomparable_type(data_type: pa.DataType) -> pa.DataType | None:
+    """The type, or the type of a part of it, whose values cannot be compared; None if there is none.
+
+    >>> incomparable_type(pa.list_(pa.map_(pa.string(), pa.int64())))
+    MapType(map<string, int64>)
+    """
+    of: Any = data_type
+    if pa.types.is_map(of) or pa.types.is_interval(of) or isinstance(of, pa.BaseExtensionType):
+        return data_type
+    element = element_type(of)
+    parts = [element] if element is not None else [part.type for part in of] if pa.types.is_struct(of) else []
+    return next(filter(None, map(incomparable_type, parts)), None)
+
+
 def readable_type(data_type: pa.DataType) -> pa.DataType:
     """The type that `readable` converts a column of this type to (text beyond 2 GiB becomes large_string instead).
 

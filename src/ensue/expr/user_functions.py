@@ -63,8 +63,8 @@ class UserFunction:
         try:
             result = self.call(*given)
         except Exception as error:  # the function is the user's: whatever it raises is shown with its name
-            said, hint = f"{title} failed: {type(error).__name__}: {error}", f"it was called with {_rows(length)}"
-            raise QueryError([Problem("function-failed", said, span, str(self), hint)]) from error
+            said, hint = f"{title} raised {type(error).__name__}: {error}", f"it was called with {_rows(length)}"
+            raise QueryError([Problem("function-raised", said, span, str(self), hint)]) from error
         if not isinstance(result, pa.Array | pa.ChunkedArray):
             said = f"{title} returned {_kind_of(result)} instead of an Arrow array"
             hint = "return a `pyarrow.Array` with one value per row, for example by functions of `pyarrow.compute`"

@@ -70,7 +70,9 @@ def normalize_query(
         if not possible:
             dropped.append(f"{text_of(pattern)}: {explain_contradiction(contradictions[-1])}")
     if not graphs:
-        raise QueryError([_never_holds(contradictions[0])], source)
+        lasting = catalog.with_durations
+        needs_durations = lasting != catalog and _can_hold(query, lasting, longest)
+        raise QueryError([_never_holds(contradictions[0], needs_durations)], source)
     events = (part for part in patterns.walk(builder.pattern) if isinstance(part, patterns.Event))
     streams = dict.fromkeys(event.stream for event in events)
     return NormalForm(
@@ -96,13 +98,22 @@ def explain_contradiction(contradiction: graph_bounds.Contradiction) -> str:
     return ", but ".join(dict.fromkeys(bound.reason.text for bound in contradiction.cycle if bound.reason.text))
 
 
-def _never_holds(contradiction: graph_bounds.Contradiction) -> Problem:
+def _can_hold(query: patterns.PatternQuery, catalog: Catalog, longest: int) -> bool:
+    try:
+        normalize_query(query, catalog, None, longest)
+    except QueryError:
+        return False
+    return True
+
+
+def _never_holds(contradiction: graph_bounds.Contradiction, needs_durations: bool) -> Problem:
     spans = [bound.reason.span for bound in contradiction.cycle if bound.reason.span is not None]
+    lack = "; this requires events with a duration" if needs_durations else ""
     return Problem(
         "never-holds",
-        f"the pattern can never match: {explain_contradiction(contradiction)}",
+        f"the pattern can never match: {explain_contradiction(contradiction)}{lack}",
         max(spans, key=lambda span: span.start, default=None),
-        hint=_way_out(contradiction),
+        hint="set `end` to the column with the ends of the events" if needs_durations else _way_out(contradiction),
     )
 
 

@@ -191,7 +191,14 @@ class RuleReader:
         return atom.stream if number == 1 else Further(atom.stream, number)
 
     def _event(self, atom: rules.Atom, variable: VariableName) -> patterns.Event:
-        return patterns.Event(atom.stream, variable, positions=self._positions(atom), span=atom.span)
+        named = [argument for argument in atom.arguments if argument.attribute is not None]
+        return patterns.Event(
+            atom.stream,
+            variable,
+            positions=self._positions(atom),
+            span=atom.span,
+            attributes=tuple(_attribute_of(argument) for argument in named),
+        )
 
     def _positions(self, atom: rules.Atom) -> tuple[str, ...] | None:
         """The names of the attributes if their order is not declared."""
@@ -260,14 +267,14 @@ class RuleReader:
         if not isinstance(item, patterns.Event):
             return item
         streams = [row.stream for row in self.rows if row.host == item.variable]
-        return replace(item, stream=streams[-1], positions=None) if streams else item
+        return _joined(item, streams[-1]) if streams else item
 
     def _row_statements(self, returns: Sequence[patterns.Return]) -> Iterator[patterns.PatternQuery]:
         used = (*self.conditions, *(column.expression for column in returns))
         for place, row in enumerate(self.rows):
             earlier = [other for other in self.rows[:place] if other.host == row.host]
             event = next(item for item in self.items if isinstance(item, patterns.Event) and item.variable == row.host)
-            base = replace(event, stream=earlier[-1].stream, positions=None) if earlier else event
+            base = _joined(event, earlier[-1].stream) if earlier else event
             later = {name for other in self.rows if other.host == row.host for name in other.columns.values()}
             own = [name for name in fields_of(row.host, used) if name not in later]
             own += [name for other in self.rows if other.host == row.host for name, _ in other.on if name not in later]
@@ -508,6 +515,17 @@ def _fields_in(rule: rules.Rule, attributes: Attributes) -> set[str]:
             if isinstance(part, expression_nodes.Field)
         }
     )
+
+
+def _attribute_of(argument: rules.Argument) -> expression_nodes.Field:
+    """The attribute that an argument names, at its place."""
+    name = argument.attribute or ""
+    return expression_nodes.Field(None, name, None if argument.span is None else argument.span.head(len(name)))
+
+
+def _joined(event: patterns.Event, stream: WithRow) -> patterns.Event:
+    """An event that is joined with a row of a table."""
+    return replace(event, stream=stream, positions=None, attributes=())
 
 
 def _words_of(item: rules.Item) -> str:

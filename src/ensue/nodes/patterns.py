@@ -45,7 +45,8 @@ class Event:
     """`T v [p]`: an event of stream `T` that satisfies the local predicate, bound to `v` (None: no variable).
 
     If a rule uses its attributes by position, `positions` are their generated names, in order, until the real names are
-    known from the table.
+    known from the table. `attributes` are those that a rule names: the stream must have them, even if the rule does not
+    use their values.
     """
 
     stream: Stream
@@ -53,6 +54,7 @@ class Event:
     predicate: Expr | None = None
     span: Span | None = field(default=None, compare=False, repr=False)
     positions: tuple[str, ...] | None = field(default=None, repr=False)
+    attributes: tuple[Field, ...] = field(default=(), repr=False)
 
     @property
     def arity(self) -> int | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
@@ -22,7 +22,7 @@ from ensue.analysis.declarations import (
 )
 from ensue.analysis.scopes import bound_events, list_groups, positive_names
 from ensue.errors import Problem, QueryError, Source, Span
-from ensue.expr.types import common_type, describe, element_type, own_type, readable_type
+from ensue.expr.types import common_type, describe, element_type, incomparable_type, own_type, readable_type
 from ensue.graph.law import Law
 from ensue.lower.phases import LoweredProgram
 from ensue.nodes.expressions import Call, Expr, Field
@@ -179,7 +179,25 @@ def plan_declared(
             streams = _plan_group(group, _with_streams(catalog, guesses), statements.source, laws, fixed)
         catalog = _with_streams(catalog, streams)
         planned.append(tuple(replace(made, recursive=bool(guesses)) for made in streams))
+        problems = [problem for made in planned[-1] if made.is_set for problem in _incomparable(made)]
+        if problems:
+            raise QueryError(problems, statements.source)
     return catalog, planned
+
+
+def _incomparable(made: PlannedStream) -> Iterator[Problem]:
+    """Equal events of a set are one event, so their values must be comparable."""
+    spans = {column.alias: column.span for column in made.plans[0].query.returns}
+    for name, kind in made.fields.items():
+        found = incomparable_type(kind)
+        if found is not None:
+            yield Problem(
+                "type-clash",
+                f"`{name}` of `{made.name}` has type {kind}, but the attributes of derived events must be comparable",
+                spans.get(name) or _place_of(made.plans[0].query),
+                label=f"{found} cannot be compared",
+                hint="use a comparable value of it, such as one of its entries",
+            )
 
 
 def _unknown_types(ways: Sequence[PatternQuery]) -> dict[str, pa.DataType]:

@@ -6,7 +6,8 @@ from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from html import escape
 
-from ensue.analysis.declarations import connected, declarations, program_catalog, shared_keys, used_streams
+from ensue.analysis.catalog import SOME_END
+from ensue.analysis.declarations import connected, declarations, shared_keys, used_streams
 from ensue.errors import Source, counted
 from ensue.graph.graphs import Graph, Variable
 from ensue.graph.law import Law
@@ -37,7 +38,7 @@ from ensue.plan.graph_description import (
 )
 from ensue.plan.lawfulness import needless_absences, needless_constraints
 from ensue.plan.monitors import GraphMonitor, MonitorStep
-from ensue.plan.planner import plan_query, precedence
+from ensue.plan.planner import plan_without_data, precedence
 from ensue.plan.plans import AbsencePlan, GraphPlan, QueryPlan, Retention
 from ensue.plan.retention import longer, slicing_of, uncut_reason
 from ensue.text.citations import functions_in
@@ -114,9 +115,7 @@ def explain_without_data(
     """
     if query.policy in CONTEXTS:
         return _explain_context(query, source, time, law, program, end)
-    windows = law.windows if law is not None else ()
-    catalog = program_catalog(query, program, time, windows, end)
-    return explain_query(query, plan_query(with_spans(query), catalog, source, law), program)
+    return explain_query(query, plan_without_data(with_spans(query), program, time, end, source, law), program)
 
 
 def explain_query(query: PatternQuery, plan: QueryPlan, program: Sequence[PatternQuery] = ()) -> Explanation:
@@ -130,7 +129,7 @@ def explain_query(query: PatternQuery, plan: QueryPlan, program: Sequence[Patter
             (_heading(query), _written(query)),
             ("STREAMS", streams),
             ("CHOICE", choice_lines(plan)),
-            ("GRAPH", GraphWords(plan).lines()),
+            ("GRAPH", (*_durations([plan]), *GraphWords(plan).lines())),
             ("PLAN", _plan(plan)),
             ("FUNCTIONS", _functions(query)),
             ("STATE", _state([plan], {})),
@@ -193,8 +192,7 @@ def _explain_context(
     plans = []
     for stage in stages:
         own_law = None if used_streams(stage, declared) else law
-        catalog = program_catalog(stage, around, time, own_law.windows if own_law is not None else (), end)
-        plans.append(plan_query(stage, catalog, source, own_law))
+        plans.append(plan_without_data(stage, around, time, end, source, own_law))
     given = given_by(stages)
     streams = list(_streams(query, program))
     return Explanation(
@@ -205,7 +203,7 @@ def _explain_context(
             (_heading(query), render_query(query).splitlines()),
             ("STREAMS", streams),
             ("CHOICE", context_lines(query, stages)),
-            ("GRAPH", _operators(plans, given)),
+            ("GRAPH", (*_durations(plans), *_operators(plans, given))),
             ("PLAN", _plan_of_operators(query, plans, given)),
             ("FUNCTIONS", _functions(query)),
             ("STATE", _state(plans, given)),
@@ -213,6 +211,12 @@ def _explain_context(
             ("SPARK", _spark_together(query, program or (query,)) if streams or len(plans) > 1 else _spark(plans[0])),
         ),
     )
+
+
+def _durations(plans: Sequence[QueryPlan]) -> Iterator[str]:
+    """That events need a duration, if the end column is unknown."""
+    if any(plan.catalog.any_stream is not None and plan.catalog.any_stream.end == SOME_END for plan in plans):
+        yield "requires events with a duration: set `end` to the column with their ends"
 
 
 def _operators(plans: Sequence[QueryPlan], given: Mapping[Stream, OperatorEvents]) -> Iterator[str]:

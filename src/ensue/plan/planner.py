@@ -8,6 +8,7 @@ from dataclasses import replace
 from itertools import combinations, pairwise
 
 from ensue.analysis.catalog import WHOLE_EVENT, Catalog, is_lineage, lineage_variable
+from ensue.analysis.declarations import program_catalog
 from ensue.analysis.scopes import bound_events, counts_events, growing_lists, positive_names
 from ensue.check.fields import bind_query
 from ensue.errors import QueryError, Source
@@ -86,6 +87,39 @@ def plan_query(
     if problems := bind_query(query, catalog):
         raise QueryError(problems, source)
     return plan_checked(query, catalog, source, law, longest)
+
+
+def plan_without_data(
+    query: PatternQuery,
+    program: Sequence[PatternQuery],
+    time: str = "t",
+    end: str | None = None,
+    source: Source | None = None,
+    law: Law | None = None,
+) -> QueryPlan:
+    """Plans a query of a program without data; `time` and `end` are the columns of the times of its events.
+
+    Without `end`, the events have a duration if the query, or one of its branches, can only hold for such events.
+    """
+    catalog = program_catalog(query, program, time, () if law is None else law.windows, end)
+    if end is not None:
+        return plan_query(query, catalog, source, law)
+    plan: QueryPlan | None = None
+    try:
+        plan = plan_query(query, catalog, source, law)
+        if not plan.normal_form.dropped:
+            return plan
+        lasting = plan_query(query, catalog.with_durations, source, law)
+        return lasting if len(lasting.normal_form.dropped) < len(plan.normal_form.dropped) else plan
+    except QueryError as error:
+        if plan is not None:
+            return plan
+        if error.code != "never-holds":
+            raise
+        try:
+            return plan_query(query, catalog.with_durations, source, law)
+        except QueryError:
+            raise error from None
 
 
 def plan_checked(

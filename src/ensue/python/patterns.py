@@ -145,17 +145,17 @@ class Query:
         """The query as text, which parses to an equal query."""
         return render_query(self.node)
 
-    def explain(self, *, time: str = "t") -> str:
-        """Describe how the query runs, stage by stage. `time` is the time column."""
+    def explain(self, *, time: str = "t", end: str | None = None) -> str:
+        """Describe how the query runs, stage by stage. `time` is the time column, `end` that of the ends of events."""
         from ensue.plan.description import PlainText
 
-        return PlainText(self._explained(time).to_text())
+        return PlainText(self._explained(time, end).to_text())
 
-    def _explained(self, time: str) -> Explanation:
+    def _explained(self, time: str, end: str | None = None) -> Explanation:
         from ensue.plan.description import explain_without_data
 
         statements = checked(patterns.Statements((self.node,)))
-        return explain_without_data(statements.statements[0], statements.source, time)
+        return explain_without_data(statements.statements[0], statements.source, time, end=end)
 
     def _repr_html_(self) -> str:
         """The query and its graph for a notebook, or only its text if the query has problems."""
@@ -287,9 +287,9 @@ class Pattern:
         """The query with its matches as the events of a new stream: `STREAM name FROM PATTERN ...`."""
         return query_of(self).as_stream(name)
 
-    def explain(self, *, time: str = "t") -> str:
+    def explain(self, *, time: str = "t", end: str | None = None) -> str:
         """Describe how the pattern runs as a query. `time` is the time column."""
-        return query_of(self).explain(time=time)
+        return query_of(self).explain(time=time, end=end)
 
     def to_text(self) -> str:
         """The pattern as text, which parses to an equal pattern."""

@@ -416,7 +416,7 @@ def _condition_as_item(slip: Slip) -> str:
 def _with_clauses(lexemes: tuple[Lexeme, ...]) -> str:
     """The statement with the conditions among the items of its pattern in WHERE. Empty if there are none."""
     pattern = item_of(lexemes, CLAUSES)
-    tail, moved = lexemes[len(pattern) :], _Moved([], [])
+    tail, moved = lexemes[len(pattern) :], _Clauses([], [])
     head, _ = _sifted(pattern, 0, moved)
     if not moved.conditions and not moved.keys:
         return ""
@@ -429,14 +429,14 @@ def _with_clauses(lexemes: tuple[Lexeme, ...]) -> str:
     return " ".join(filter(None, (*clauses, _text(tail))))
 
 
-class _Moved(NamedTuple):
+class _Clauses(NamedTuple):
     """The items of a pattern that are conditions, and the fields of those in square brackets."""
 
     conditions: list[tuple[Lexeme, ...]]
     keys: list[str]
 
 
-def _sifted(lexemes: tuple[Lexeme, ...], place: int, moved: _Moved) -> tuple[str, int]:
+def _sifted(lexemes: tuple[Lexeme, ...], place: int, moved: _Clauses) -> tuple[str, int]:
     """The items from `place` to the bracket that closes them, without the conditions, and the place after it."""
     items: list[str] = []
     while True:

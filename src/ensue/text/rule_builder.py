@@ -195,7 +195,7 @@ def read_timer(name: str, occurrence: Occurrence, span: Span) -> tuple[rules.Tim
     """The timer and its problems. A timer with a problem has length zero."""
     kind = occurrence.name.lower()
     if kind not in rules.TIMERS:
-        return rules.TimerItem(name, kind, name, Ticks(0), span), [_unknown_timer(occurrence)]
+        return rules.TimerItem(name, kind, name, Ticks(0), span), [unknown_timer(occurrence.name, occurrence.span)]
     match occurrence.arguments:
         case (Field(None, base), length):
             problems = list(_length_problems(kind, length))
@@ -213,12 +213,13 @@ def unnamed_timer(occurrence: Occurrence) -> Problem | None:
     return Problem("timer-arguments", "a timer must have a name", occurrence.span, hint=_FORM)
 
 
-def _unknown_timer(occurrence: Occurrence) -> Problem:
-    hint = did_you_mean(occurrence.name, sorted(rules.TIMERS))
+def unknown_timer(name: str, span: Span | None) -> Problem:
+    """The problem of `w: extent(o, 6 hours)`."""
+    hint = did_you_mean(name, sorted(rules.TIMERS))
     return Problem(
         "unknown-timer",
-        f"unknown timer `{occurrence.name}`",
-        occurrence.span,
+        f"unknown timer `{name}`",
+        span,
         f"timers: {', '.join(sorted(rules.TIMERS))}",
         hint or "only timers take a duration; for an event, use a name here and a condition on that name",
     )

@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ensue.analysis.declarations import program_catalog
 from ensue.apps.cli.terminal import UsageError, counted, existing_file, messages, reported, show
 from ensue.check.gate import checked
 from ensue.errors import Problem, QueryError, Source, render_problem
@@ -18,7 +17,7 @@ from ensue.lower.rulesets import with_keys
 from ensue.lower.spans import with_spans
 from ensue.nodes.patterns import Statements
 from ensue.plan.lawfulness import laws_by_query
-from ensue.plan.planner import plan_query
+from ensue.plan.planner import plan_without_data
 from ensue.text.formatter import format_text
 from ensue.text.parser import parse_statements
 
@@ -90,8 +89,7 @@ def _check_text(text: str, name: str) -> list[Finding]:
             stages = resolve_contexts(Statements((with_spans(node),), source)).statements
             for stage in stages:
                 own = law if len(stages) == 1 else None
-                catalog = program_catalog(stage, (*everything, *stages), other_windows=own.windows if own else ())
-                plan_query(stage, catalog, source, own)
+                plan_without_data(stage, (*everything, *stages), source=source, law=own)
         except QueryError as error:
             findings += [Finding(problem, source) for problem in error.problems]
     return findings

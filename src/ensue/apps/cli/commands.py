@@ -163,6 +163,7 @@ def explain(
     file: ProgramFile,
     pattern: PatternName = None,
     time: Annotated[str, typer.Option(metavar="NAME", help="name of the time column in the pattern")] = "t",
+    end: EndColumn = None,
     format: Annotated[ProblemFormat, typer.Option(help="json: one object on stdout")] = ProblemFormat.TEXT,
     stages: Annotated[
         bool, typer.Option("--stages", help="show the program after each rewrite step instead of the plan")
@@ -176,7 +177,7 @@ def explain(
     from ensue.apps.cli.terminal import reported
 
     with reported():
-        show(explain_program(read_program(file), pattern, time, format is ProblemFormat.JSON, stages))
+        show(explain_program(read_program(file), pattern, time, end, format is ProblemFormat.JSON, stages))
 
 
 @app.command(

@@ -19,15 +19,18 @@ def read_program(path: Path) -> Program:
     return parse(read_text(path), str(path))
 
 
-def explain_program(program: Program, pattern: str | None, time: str, as_json: bool, stages: bool = False) -> str:
-    """Explains each pattern, or only `pattern`; with `stages`, its rewrites. `time` is the name of the time column.
+def explain_program(
+    program: Program, pattern: str | None, time: str, end: str | None, as_json: bool, stages: bool = False
+) -> str:
+    """Explains each pattern, or only `pattern`; with `stages`, its rewrites.
 
-    JSON is one object with the text of each pattern under its name.
+    `time` and `end` are the names of the columns of the times and ends of events. JSON is one object with the text of
+    each pattern under its name.
     """
     if not as_json:
-        return choose_pattern(program, pattern).explain(time=time, stages=stages)
+        return choose_pattern(program, pattern).explain(time=time, end=end, stages=stages)
     names = program.names if pattern is None else (pattern,)
-    texts = {name: choose_pattern(program, name).explain(time=time, stages=stages) for name in names}
+    texts = {name: choose_pattern(program, name).explain(time=time, end=end, stages=stages) for name in names}
     return json.dumps(texts, indent=2, ensure_ascii=False)
 
 
