@@ -11,6 +11,7 @@ from ensue.nodes.expressions import Binary, Expr, Field, Literal
 from ensue.nodes.patterns import Events, Statements
 from ensue.python.patterns import raise_any
 from ensue.python.values import ConditionLike, Value, Variable, WindowLike, condition_node, value_node, window
+from ensue.text.operands import policy_problems
 from ensue.text.parser import parse_argument, parse_items
 from ensue.text.render import render_statements
 from ensue.text.render_parts import render_item
@@ -377,6 +378,26 @@ class RuleStatement:
 
     def __repr__(self) -> str:
         return f'RuleStatement("{self.to_text()}")'
+
+    def match(self, policy: str) -> RuleStatement:
+        """The rule with a policy that selects among its matches: `MATCH RECENT`.
+
+        >>> rule("pair", "x").when("a: A(x)", "b: B(x)", "a before b").match("recent")
+        RuleStatement("RULE pair(x) <- a: A(x), b: B(x), a before b MATCH RECENT")
+        """
+        _check_text("match", policy)
+        raise_any(policy_problems(policy))
+        return RuleStatement(replace(self._rule, policy=policy.upper()))
+
+    def consume(self) -> RuleStatement:
+        """The rule with each event used in at most one of its matches: `CONSUME`."""
+        return RuleStatement(replace(self._rule, consume=True))
+
+    @property
+    def _rule(self) -> rules.Rule:
+        if not isinstance(self.node, rules.Rule):
+            raise TypeError(f"expected a rule, found `{self.to_text()}`")
+        return self.node
 
     def to_text(self) -> str:
         """The statement as text, which parses to an equal statement."""

@@ -35,6 +35,7 @@ from oracle.model import OracleEvent, OracleMatch
 from oracle.oracle import matches
 from oracle.programs import as_events
 from oracle.returns import name_of, origins_of
+from oracle.rule_choices import chosen
 from oracle.tree import walk
 
 MOST_ROUNDS = 100
@@ -269,7 +270,7 @@ def fixpoint(rules: Ruleset, stratum: set[str], facts: Facts) -> list[OracleEven
         after = dict(found)
         for rule in own:
             names = head_attributes(first_rule(rules, rule.head))
-            for values, choice in Body(rule, known).heads():
+            for values, choice in Body(rule, known).heads(chosen):
                 interval = choice.interval
                 key = rule.head, interval.s, interval.e, by_position(rule, names, values)
                 before = after[key].origins if key in after else ()

@@ -82,7 +82,7 @@ def check_batch(case: RuleCase, intervals: bool) -> None:
         assert rows_in(found[query.name]) == rows_of_matches(matches)
 
 
-@given(case=rule_cases() | rule_cases(functions=True))
+@given(case=rule_cases() | rule_cases(functions=True) | rule_cases(policies=True))
 def test_text_reads_back(case: RuleCase) -> None:
     functions = {function.name: function for function in FUNCTIONS}
     assert parse_statements(render_statements(case.program), functions=functions) == case.program
@@ -156,4 +156,17 @@ def test_functions_in_a_batch(case: RuleCase) -> None:
 
 @given(case=rule_cases(functions=True), data=st.data())
 def test_functions_in_any_cut(case: RuleCase, data: st.DataObject) -> None:
+    check_cut(case, data, intervals=False)
+
+
+# MATCH and CONSUME
+
+
+@given(case=st.booleans().flatmap(lambda intervals: rule_cases(intervals=intervals, policies=True)))
+def test_policies_in_a_batch(case: RuleCase) -> None:
+    check_batch(case, intervals=True)
+
+
+@given(case=rule_cases(policies=True), data=st.data())
+def test_policies_in_any_cut(case: RuleCase, data: st.DataObject) -> None:
     check_cut(case, data, intervals=False)

@@ -106,6 +106,7 @@ class Streams:
     events: dict[str, dict[str, str]]
     tables: dict[str, dict[str, str]] = field(default_factory=dict)
     has_functions: bool = False
+    has_policies: bool = False
 
     def attributes(self, name: str) -> dict[str, str]:
         return self.tables[name] if name in self.tables else self.events[name]
@@ -333,8 +334,11 @@ def turned_around(temporal: Temporal) -> Temporal:
 
 def rule_of(sketch: Sketch, head: str, kinds: Sequence[str], lower: Sequence[str]) -> Rule:
     """A rule that uses streams of lower strata only."""
-    for _ in range(sketch.draw(st.sampled_from((1, 1, 1, 2, 2, 2, 2, 3)))):
+    plain = sketch.streams.has_policies and sketch.chance(75)
+    for _ in range(sketch.draw(st.sampled_from((2, 2, 2, 3) if plain else (1, 1, 1, 2, 2, 2, 2, 3)))):
         sketch.event(sketch.choose((*lower, *INPUTS)))
+    if plain:
+        return plain_rule_of(sketch, head, kinds)
     if sketch.streams.tables and sketch.chance(30):
         sketch.table()
     if sketch.chance(30):
@@ -353,6 +357,30 @@ def rule_of(sketch: Sketch, head: str, kinds: Sequence[str], lower: Sequence[str
         sketch.alternative()
     expressions = [sketch.argument(kind) for kind in kinds]
     return finished(sketch, head, expressions)
+
+
+def plain_rule_of(sketch: Sketch, head: str, kinds: Sequence[str]) -> Rule:
+    """A rule with the items that a policy takes."""
+    for _ in range(sketch.draw(st.sampled_from((0, 1, 1, 1, 2)))):
+        sketch.relation()
+    if sketch.chance(30):
+        sketch.together()
+    if sketch.chance(30):
+        sketch.condition()
+    return finished(sketch, head, [sketch.value(kind) for kind in kinds])
+
+
+def with_policy(sketch: Sketch, rule: Rule) -> Rule:
+    """The rule, perhaps with a policy that it can have."""
+    items = [item.atom if isinstance(item, While) else item for item in rule.body]
+    tables = [item for item in items if isinstance(item, Atom) and item.stream in sketch.streams.tables]
+    groups = any(isinstance(item, While) and item.collects for item in rule.body)
+    if not sketch.streams.has_policies or tables or groups or any(isinstance(item, Alternatives) for item in items):
+        return rule
+    if any(isinstance(item, While | TimerItem) for item in rule.body):
+        return replace(rule, consume=sketch.chance(60))
+    policy = sketch.draw(st.sampled_from((None, "CONSUME", "RECENT", "RECENT", "CHRONICLE", "CHRONICLE")))
+    return replace(rule, consume=True) if policy == "CONSUME" else replace(rule, policy=policy)
 
 
 def recursive_rule_of(sketch: Sketch, head: str, kinds: Sequence[str], own: Sequence[str]) -> Rule:
@@ -429,10 +457,12 @@ def turned(sketch: Sketch, rule: Rule, names: Sequence[str]) -> Rule:
 
 
 @st.composite
-def programs(draw: st.DrawFn, *, functions: bool = False) -> tuple[Statements, dict[str, list[dict[str, Value]]]]:
-    """A program of one to four heads, and its tables; with `functions`, it calls those of the user."""
+def programs(
+    draw: st.DrawFn, *, functions: bool = False, policies: bool = False
+) -> tuple[Statements, dict[str, list[dict[str, Value]]]]:
+    """A program of one to four heads, and its tables; perhaps with functions of the user, or with MATCH and CONSUME."""
     streams = Streams({stream: {name: KINDS[name] for name in names} for stream, names in DECLARED.items()})
-    streams.has_functions = functions
+    streams.has_functions, streams.has_policies = functions, policies
     tables, facts, rows = draw(drawn_tables())
     for name, columns in tables.items():
         streams.tables[name] = {column: KINDS[column] for column in columns}
@@ -445,7 +475,7 @@ def programs(draw: st.DrawFn, *, functions: bool = False) -> tuple[Statements, d
         rules += draw(rules_of(head, streams, lower))
         lower += [head, head]
     causality = draw(st.integers(0, 99)) < 10
-    if causality:
+    if causality and not policies:
         rules = [draw(with_causes(rule)) for rule in rules]
     ruleset = Ruleset(
         tuple(rules),
@@ -465,7 +495,7 @@ def rules_of(draw: st.DrawFn, head: str, streams: Streams, lower: Sequence[str])
     """All rules of a head. The first uses only what is below it; the last one may use the head itself."""
     kinds = draw(st.sampled_from(((NUMBER,), (NUMBER,), (NUMBER, NUMBER), (NUMBER, NUMBER), (NUMBER, TEXT))))
     first_sketch = Sketch(draw, streams)
-    first = with_names(first_sketch, rule_of(first_sketch, head, kinds, lower))
+    first = with_policy(first_sketch, with_names(first_sketch, rule_of(first_sketch, head, kinds, lower)))
     names = head_attributes(first)
     streams.events[head] = dict(zip(names, kinds, strict=True))
     rules = [first]
@@ -546,9 +576,11 @@ def rule_histories(draw: st.DrawFn, *, intervals: bool = False) -> list[OracleEv
 
 
 @st.composite
-def rule_cases(draw: st.DrawFn, *, intervals: bool = False, functions: bool = False) -> RuleCase:
+def rule_cases(
+    draw: st.DrawFn, *, intervals: bool = False, functions: bool = False, policies: bool = False
+) -> RuleCase:
     """A program and a history, with what the oracle derives; small enough to be worked out by trying everything."""
-    program, tables = draw(programs(functions=functions))
+    program, tables = draw(programs(functions=functions, policies=policies))
     history = draw(rule_histories(intervals=intervals))
     derived = derive(program, history, tables)
     assume(sum(map(len, derived.heads.values())) <= MOST_DERIVED)

@@ -15,6 +15,7 @@ from ensue.analysis.declarations import (
     streams_of,
     tables_of,
 )
+from ensue.check.rule_policies import check_policy
 from ensue.errors import Problem, Span, counted, did_you_mean
 from ensue.expr.hints import COLLECT_HINT
 from ensue.expr.kinds import NULL_TYPE, common_type, literal_type
@@ -22,7 +23,7 @@ from ensue.expr.lists import is_aggregate
 from ensue.nodes import rules as rule_nodes
 from ensue.nodes.expressions import Call, Duration, Expr, Field, InTable, Literal, children
 from ensue.nodes.expressions import walk as walk_expression
-from ensue.nodes.patterns import Events, Statements
+from ensue.nodes.patterns import UNRESTRICTED, Events, Statements
 from ensue.text.render_parts import render_item
 from ensue.text.rule_builder import misjoined_items, unknown_timer
 from ensue.text.values import shorten
@@ -51,6 +52,8 @@ def check_rules(statements: Statements) -> list[Problem]:
                 found = RuleCheck(replace(rule, body=body), ruleset, attributes, chosen).problems()
                 problems += [problem for problem in found if (problem.code, problem.span) not in seen]
                 seen |= {(problem.code, problem.span) for problem in found}
+        for rule in () if problems else ruleset.rules:
+            problems += check_policy(rule, ruleset, attributes)
     return problems or [*_check_recursion(rule_nodes.without_alternatives(ruleset))]
 
 
@@ -62,7 +65,7 @@ def _check_choices(rule: rule_nodes.Rule) -> Iterator[Problem]:
             "too-many-branches",
             f"the ORs of this rule result in {number} combinations; the maximum is {MOST_CHOICES}",
             rule.span,
-            hint="write the choices of an OR as rules with a head of their own, and use this head as an item",
+            hint="derive the choices of one OR by separate rules, and use their head as an item",
         )
 
 
@@ -446,8 +449,16 @@ def _check_recursion(ruleset: rule_nodes.Ruleset) -> Iterator[Problem]:
                     item.span or rule.span,
                     hint="break the cycle: a `not` or `collect` cannot depend on the head of its own rule",
                 )
+        chosen = rule.consume or rule.policy not in (None, UNRESTRICTED)
         recursive = any(isinstance(item, rule_nodes.Atom) and _way(item.stream, rule.head, uses) for item in rule.body)
         late = next((item for item in rule.body if isinstance(item, rule_nodes.TimerItem) and _is_late(item)), None)
+        if recursive and chosen:
+            yield Problem(
+                "unstratified",
+                f"`{rule.head}` depends on its own choice: its rule has MATCH or CONSUME",
+                rule.span,
+                hint="choose in a rule with another head, which uses the events of this one",
+            )
         if recursive and late is not None:
             yield Problem(
                 "endless-rule",

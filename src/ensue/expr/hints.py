@@ -249,5 +249,5 @@ def function_hint(name: str) -> str:
     meant = _OTHER_NAMES.get(name)
     if meant:
         return f"did you mean `{meant}`?"
-    own = "pass a function of your own with `ensue.parse(query, functions=[...])`"
+    own = "define it with `ensue.function` and pass it: `ensue.parse(query, functions=[...])`"
     return did_you_mean(name, (*FUNCTIONS, *aggregate_names())) or own

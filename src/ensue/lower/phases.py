@@ -115,7 +115,7 @@ LOWERINGS: tuple[Lowering, ...] = (
         resolve_contexts,
     ),
 )
-"""From checked to lowered, in this order. Rules have no contexts."""
+"""From checked to lowered, in this order: rules may have contexts."""
 
 CATALOG_LOWERINGS: tuple[CatalogLowering, ...] = (
     CatalogLowering(

@@ -13,7 +13,7 @@ from ensue.errors import Problem, QueryError
 from ensue.lower.rule_reader import RuleReader, all_of
 from ensue.nodes.expressions import Binary, Expr, Field, IsNull, conjuncts, substitute_fields
 from ensue.nodes.names import Name, Stream
-from ensue.nodes.patterns import AnyStatements, Event, PatternQuery, Return, rewrite, walk
+from ensue.nodes.patterns import CONTEXTS, AnyStatements, Event, PatternQuery, Return, rewrite, walk
 from ensue.nodes.rules import (
     Action,
     Alternatives,
@@ -38,7 +38,9 @@ def resolve_rules(statements: AnyStatements) -> AnyStatements:
     attributes = declared_attributes(statements)
     made: list[PatternQuery] = [*cause_statements(ruleset)]
     for number, rule in enumerate(ruleset.rules, start=1):
-        made += RuleReader(rule, number, ruleset, attributes).statements()
+        queries = RuleReader(rule, number, ruleset, attributes).statements()
+        # Each operator of a policy gets the keys, so they are needed before the policy is lowered.
+        made += map(_keyed, queries) if rule.policy is not None else queries
     results = [result_of(head, attributes[head], first_rule(ruleset, head)) for head in ruleset.heads]
     return replace(
         statements,
@@ -182,6 +184,8 @@ def _is_field(expression: Expr, name: str | None) -> bool:
 
 def _keyed(query: PatternQuery) -> PatternQuery:
     """A rule with its keys. Conditions that the keys imply are removed."""
+    if query.partition_by or (query.policy in CONTEXTS and any(event.positions for event in _events(query))):
+        return query
     keys = _shared_fields(query)
     left = [condition for condition in conjuncts(query.where) if not _is_about_keys(condition, keys)]
     return replace(query, partition_by=keys, where=all_of(left))

@@ -210,12 +210,14 @@ class HeadArgument:
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """`RULE head(arguments) <- body`."""
+    """`RULE head(arguments) <- body MATCH RECENT`, or `... CONSUME`; `policy` is the word after MATCH."""
 
     head: str
     arguments: tuple[HeadArgument, ...]
     body: tuple[Item, ...]
     span: Span | None = field(default=None, compare=False, repr=False)
+    policy: str | None = None
+    consume: bool = False
 
 
 def names_first(rule: Rule) -> Rule:

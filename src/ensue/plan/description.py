@@ -156,7 +156,7 @@ def _heading(query: PatternQuery) -> str:
 
 def _written(query: PatternQuery) -> list[str]:
     """The statement as the user wrote it; a table look-up is described in words."""
-    if query.rule is not None:
+    if query.rule is not None and query.rule.body:
         return render_rule(query.rule).splitlines()
     if query.lookup is not None:
         return [_called(query)]
@@ -200,7 +200,7 @@ def _explain_context(
         tuple(plans),
         given,
         _filled(
-            (_heading(query), render_query(query).splitlines()),
+            (_heading(query), _written(query)),
             ("STREAMS", streams),
             ("CHOICE", context_lines(query, stages)),
             ("GRAPH", (*_durations(plans), *_operators(plans, given))),

@@ -244,11 +244,12 @@ def render_rule(rule: rules.Rule) -> str:
     """
     head = f"RULE {quote_name(rule.head)}({', '.join(map(_head_argument, rule.arguments))}) <-"
     items = [render_item(item) for item in rule.body]
-    text = f"{head} {', '.join(items)}"
+    clauses = (f" MATCH {rule.policy}" if rule.policy else "") + (" CONSUME" if rule.consume else "")
+    text = f"{head} {', '.join(items)}{clauses}"
     if len(text) <= _LINE and "\n" not in text:
         return text
     listed = f",\n{_INDENT}".join(items)
-    return f"{head}\n{_INDENT}{listed}"
+    return f"{head}\n{_INDENT}{listed}{clauses}"
 
 
 def render_item(item: rules.Item) -> str:

@@ -304,11 +304,22 @@ class RuleRules(ValueRules):
 
     # Statements
 
-    def rule(self, span: Span, head: str, arguments: tuple[NamedArgument, ...], *body: Part) -> rules.Rule:
+    def rule(
+        self,
+        span: Span,
+        head: str,
+        arguments: tuple[NamedArgument, ...],
+        body: tuple[rules.Item, ...],
+        *clauses: Clause,
+    ) -> rules.Rule:
         for argument in arguments:
             self.problems += head_problem(argument.expression, self.source.text)
         listed = tuple(rules.HeadArgument(expression, name, place) for expression, name, place in arguments)
-        return rules.names_first(rules.Rule(head, listed, self.items(span, *body), span))
+        given = {clause.attribute: clause.value for clause in clauses}
+        for clause in clauses[len(given) :]:
+            said = f"the rule has more than one {clause.keyword}"
+            self.problems.append(Problem("duplicate-clause", said, clause.span, hint="keep one of them"))
+        return rules.names_first(rules.Rule(head, listed, body, span, **given))
 
     def given_arguments(self, span: Span, *arguments: NamedArgument) -> tuple[NamedArgument, ...]:
         return arguments
