@@ -80,6 +80,16 @@ STATEMENTS: list[tuple[RuleStatement, str]] = [
 
 
 @pytest.mark.parametrize(("built", "text"), ITEMS, ids=[text for _, text in ITEMS])
+def test_policies_of_a_rule() -> None:
+    built = rule("h", "x").when("a: A(x)", "b: B(x)", "a before b")
+    assert built.match("recent").to_text() == "RULE h(x) <- a: A(x), b: B(x), a before b MATCH RECENT"
+    assert built.consume().to_text() == "RULE h(x) <- a: A(x), b: B(x), a before b CONSUME"
+    with pytest.raises(QueryError, match="unknown policy `latest`"):
+        built.match("latest")
+    with pytest.raises(TypeError, match="expected a rule, found `FACT vip"):
+        fact("vip", 7).consume()
+
+
 def test_items_equal_their_text(built: Any, text: str) -> None:
     assert items_of(built) == parse_items(text)
 
@@ -167,3 +177,20 @@ def test_what_is_refused_at_once(build: Callable[[], object], code: str) -> None
 def test_what_is_no_part_of_a_rule(build: Callable[[], object], message: str) -> None:
     with pytest.raises((TypeError, ValueError), match=message):
         build()
+
+
+def test_policies_with_attributes_by_position() -> None:
+    """The names of the attributes are known only with the tables."""
+    events = {"A": pa.table({"t": [1, 2], "x": [1, 2]}), "B": pa.table({"t": [3, 4], "y": [1, 1]})}
+    expected = {"RECENT": [(2, 3), (2, 4)], "CHRONICLE": [(1, 3), (2, 4)]}
+    for policy, intervals in expected.items():
+        found = ensue.run(events, f"RULE h(p, q) <- A(p), B(q) MATCH {policy}", time="t")["h"].to_pylist()
+        assert [(row["start"], row["end"]) for row in found] == intervals
+        assert [row["p"] for row in found] == [start for start, _ in intervals]
+
+
+def test_a_chosen_match_is_proved_by_its_rule() -> None:
+    events = pa.table({"t": [1, 2, 3], "type": ["A", "A", "B"], "x": [1, 1, 1]})
+    text = "RULE h(p) <- a: A(x=p), b: B(x=p), a before b MATCH RECENT"
+    proof = ensue.justify(events, text, {"start": 2, "end": 3, "p": 1}, time="t", type="type")
+    assert f"by {text}" in str(proof)

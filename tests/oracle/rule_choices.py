@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from inside import Temporal, Together
+from inside import BoundName as Name
+from inside import Literal, Temporal, Together
 from oracle.bodies import BOUND, Bindable, Body, Choice, Span, fields_in
 from oracle.conditions import holds
-from oracle.model import OracleEvent
+from oracle.model import OracleEvent, values_in_order
 
 
 def chosen(body: Body, found: Sequence[Choice]) -> list[Choice]:
@@ -22,15 +23,37 @@ def chosen(body: Body, found: Sequence[Choice]) -> list[Choice]:
     return list(found)
 
 
-def rank(event: OracleEvent) -> tuple[Any, ...]:
-    return event.e, event.s, event.content
+def rank(body: Body, event: OracleEvent) -> tuple[Any, ...]:
+    """The order of (end, start, content): the columns that the rule uses, in the order of their names."""
+    columns = used_columns(body)
+    return event.e, event.s, event.stream, values_in_order(tuple(event.fields.get(name) for name in columns))
+
+
+def used_columns(body: Body) -> list[str]:
+    """The columns that the head, a condition, a literal or a name in several places compares or returns."""
+    head = [body.resolved(argument.expression) for argument in body.rule.arguments]
+    asked = {field for expression in (*head, *body.conditions) for field in fields_in(expression)}
+    found = {name for variable, name in asked if variable in body.atoms and name not in ("s", "e", "t")}
+    whiles = [item.atom for item in body.whiles.values()]
+    for atom in (*body.atoms.values(), *whiles):
+        attributes = body.facts.attributes.get(atom.stream, ())
+        for place, argument in enumerate(atom.arguments):
+            term = argument.term
+            is_used = isinstance(term, Literal) or (
+                isinstance(term, Name) and (body.places[term.name] > 1 or any(name == term.name for _, name in asked))
+            )
+            if is_used:
+                found.add(argument.attribute or attributes[place])
+    return sorted(found)
 
 
 def consumed(body: Body, found: Sequence[Choice]) -> list[Choice]:
     """Every event in one match: in the order of completion, start, and the events as written."""
     used: set[int] = set()
     kept = []
-    for choice in sorted(found, key=lambda one: (one.interval.e, one.interval.s, [rank(e) for e in events_of(one)])):
+    for choice in sorted(
+        found, key=lambda one: (one.interval.e, one.interval.s, [rank(body, e) for e in events_of(one)])
+    ):
         needed = {event.id for event in events_of(choice)}
         if not needed & used:
             used |= needed
@@ -65,7 +88,7 @@ class Parts:
 def composites(body: Body) -> list[Parts]:
     """`AND(AND(x, y), z)` over the events in the order of the text, operator by operator."""
     left, *others = (
-        [Parts({key: event}, rank(event)) for event in body.facts.of(atom)] for key, atom in body.atoms.items()
+        [Parts({key: event}, rank(body, event)) for event in body.facts.of(atom)] for key, atom in body.atoms.items()
     )
     if not others:
         return left

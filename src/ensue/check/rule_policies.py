@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import pairwise
 
 from ensue.analysis.declarations import Attributes
 from ensue.errors import Problem
-from ensue.lower.rule_reader import RuleReader, bare_names_outside_aggregates
+from ensue.lower.rule_reader import RuleReader, all_of, bare_names_outside_aggregates
 from ensue.nodes import rules
-from ensue.nodes.patterns import CHRONICLE, CONTEXTS, RECENT, UNRESTRICTED, Event, walk
+from ensue.nodes.expressions import Binary, Field, conjuncts
+from ensue.nodes.patterns import CHRONICLE, CONTEXTS, RECENT, UNRESTRICTED, And, Event, Seq, walk
 from ensue.text.render import render_query
 
 RULE_POLICIES = (UNRESTRICTED, RECENT, CHRONICLE)
@@ -23,23 +25,24 @@ def check_policy(rule: rules.Rule, ruleset: rules.Ruleset, attributes: Attribute
     if rule.policy in (None, UNRESTRICTED) and not rule.consume:
         return
     clause = "CONSUME" if rule.policy in (None, UNRESTRICTED) else f"MATCH {rule.policy}"
+    place = rule.policy_span or rule.span
     atoms = [item for item in rules.all_items(rule.body) if isinstance(item, rules.Atom)]
     tables = {entry.name for entry in ruleset.tables} | {fact.table for fact in ruleset.facts}
     if rule.policy is not None and rule.policy not in RULE_POLICIES:
         said = f"a rule does not support MATCH {rule.policy}; available: {', '.join(RULE_POLICIES)}"
-        yield Problem("policy-operator", said, rule.span, hint=_pattern_hint(rule, ruleset, attributes))
+        yield Problem("policy-operator", said, place, hint=_pattern_hint(rule, ruleset, attributes))
     elif rule.consume and rule.policy in CONTEXTS:
         said = f"MATCH {rule.policy} cannot be combined with CONSUME"
         hint = "CHRONICLE uses events up by itself" if rule.policy == CHRONICLE else "remove one of them"
-        yield Problem("policy-combination", said, rule.span, hint=hint)
+        yield Problem("policy-combination", said, place, hint=hint)
     elif any(isinstance(item, rules.Alternatives) for item in rule.body):
         said = f"{clause} cannot be combined with OR in a rule: each choice is a rule of its own"
         hint = "derive the choices by rules with one head, and use their events as an item of this rule"
-        yield Problem("policy-combination", said, rule.span, hint=hint)
+        yield Problem("policy-combination", said, place, hint=hint)
     elif any(atom.stream in tables for atom in atoms):
         said = f"{clause} cannot be combined with a table in a rule"
         hint = "look the table up in a rule that uses the events of this head"
-        yield Problem("policy-combination", said, rule.span, hint=hint)
+        yield Problem("policy-combination", said, place, hint=hint)
     else:
         yield from _check_items(rule, clause)
 
@@ -53,7 +56,8 @@ def _check_items(rule: rules.Rule, clause: str) -> Iterator[Problem]:
         yield Problem("policy-operator", said, item.span, hint=hint)
     elif grouping := _grouping(rule):
         said = f"{clause} cannot be combined with groups: `{grouping}` gives several events for one match"
-        yield Problem("policy-combination", said, rule.span, hint="collect in a rule that uses the events of this head")
+        place = rule.policy_span or rule.span
+        yield Problem("policy-combination", said, place, hint="collect in a rule that uses the events of this head")
 
 
 def _grouping(rule: rules.Rule) -> str | None:
@@ -78,10 +82,20 @@ def _pattern_hint(rule: rules.Rule, ruleset: rules.Ruleset, attributes: Attribut
         or (isinstance(item, rules.Atom) and item.stream not in tables)
         for item in items
     )
+    general = f"declare a stream with this policy: `STREAM name FROM PATTERN SEQ(...) MATCH {rule.policy}`"
     if not plain or len(items) > len(rule.body):
-        return f"declare a stream with this policy: `STREAM name FROM PATTERN SEQ(...) MATCH {rule.policy}`"
+        return general
     (query,) = RuleReader(replace(rule, policy=CHRONICLE), 1, ruleset, attributes).statements()
+    if rule.policy not in CONTEXTS:
+        # These policies are for SEQ: each item is before the next.
+        names = [event.variable for event in walk(query.pattern) if isinstance(event, Event) and event.variable]
+        gaps = [Binary("<", Field(x, "e"), Field(y, "s")) for x, y in pairwise(names)]
+        stated = conjuncts(query.where)
+        if not isinstance(query.pattern, And) or not all(gap in stated for gap in gaps):
+            return general
+        where = all_of([condition for condition in stated if condition not in gaps])
+        query = replace(query, pattern=Seq(query.pattern.items), where=where)
     if any(event.positions for event in walk(query.pattern) if isinstance(event, Event)):
-        return f"declare a stream with this policy: `STREAM name FROM PATTERN SEQ(...) MATCH {rule.policy}`"
+        return general
     text = render_query(replace(query, policy=rule.policy, rule=None, span=None))
     return f"declare a stream instead of the rule: `{' '.join(text.split())}`"

@@ -456,7 +456,7 @@ def _check_recursion(ruleset: rule_nodes.Ruleset) -> Iterator[Problem]:
             yield Problem(
                 "unstratified",
                 f"`{rule.head}` depends on its own choice: its rule has MATCH or CONSUME",
-                rule.span,
+                rule.policy_span or rule.span,
                 hint="choose in a rule with another head, which uses the events of this one",
             )
         if recursive and late is not None:

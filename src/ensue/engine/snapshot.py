@@ -22,7 +22,7 @@ from ensue.engine.stage import Role, Stage, StageState
 from ensue.errors import StateError
 from ensue.kernels.beliefs import Beliefs
 from ensue.nodes.names import Stream, names_in
-from ensue.nodes.patterns import PatternQuery, Selection
+from ensue.nodes.patterns import CONTEXTS, PatternQuery, Selection
 from ensue.nodes.rules import CHAINS, EDGES
 from ensue.plan.derivations import Derivation, all_plans
 from ensue.plan.inputs import InputTable
@@ -196,7 +196,8 @@ def _selections(plans: Sequence[QueryPlan], inputs: Sequence[InputTable]) -> lis
 
 def statement_text(query: PatternQuery) -> str | None:
     """A statement as text; None for an internal statement of a rule."""
-    if query.rule is not None and query.rule.body:
+    # A rule with a context is saved as its operators, like a pattern with one.
+    if query.rule is not None and query.rule.body and query.rule.policy not in CONTEXTS:
         return render_rule(query.rule)
     beside = query.name in (EDGES, CHAINS) or (query.lookup is not None and query.rule is None)
     return None if beside else render_query(query)

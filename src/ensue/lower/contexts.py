@@ -198,8 +198,6 @@ class _Resolver:
             within=None,
             returns=self._returns(stage),
             policy=None if len(stage.operands) == 1 else self.written.policy,
-            # A saved state has the text of the operators instead of that of the rule.
-            rule=None if self.written.rule is None else replace(self.written.rule, body=()),
         )
         return [*self.stages, final]
 

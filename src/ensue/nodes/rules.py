@@ -218,6 +218,7 @@ class Rule:
     span: Span | None = field(default=None, compare=False, repr=False)
     policy: str | None = None
     consume: bool = False
+    policy_span: Span | None = field(default=None, compare=False, repr=False)
 
 
 def names_first(rule: Rule) -> Rule:

@@ -316,10 +316,11 @@ class RuleRules(ValueRules):
             self.problems += head_problem(argument.expression, self.source.text)
         listed = tuple(rules.HeadArgument(expression, name, place) for expression, name, place in arguments)
         given = {clause.attribute: clause.value for clause in clauses}
+        place = clauses[0].span if clauses else None
         for clause in clauses[len(given) :]:
             said = f"the rule has more than one {clause.keyword}"
             self.problems.append(Problem("duplicate-clause", said, clause.span, hint="keep one of them"))
-        return rules.names_first(rules.Rule(head, listed, body, span, **given))
+        return rules.names_first(rules.Rule(head, listed, body, span, **given, policy_span=place))
 
     def given_arguments(self, span: Span, *arguments: NamedArgument) -> tuple[NamedArgument, ...]:
         return arguments
