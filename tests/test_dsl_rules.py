@@ -80,16 +80,6 @@ STATEMENTS: list[tuple[RuleStatement, str]] = [
 
 
 @pytest.mark.parametrize(("built", "text"), ITEMS, ids=[text for _, text in ITEMS])
-def test_policies_of_a_rule() -> None:
-    built = rule("h", "x").when("a: A(x)", "b: B(x)", "a before b")
-    assert built.match("recent").to_text() == "RULE h(x) <- a: A(x), b: B(x), a before b MATCH RECENT"
-    assert built.consume().to_text() == "RULE h(x) <- a: A(x), b: B(x), a before b CONSUME"
-    with pytest.raises(QueryError, match="unknown policy `latest`"):
-        built.match("latest")
-    with pytest.raises(TypeError, match="expected a rule, found `FACT vip"):
-        fact("vip", 7).consume()
-
-
 def test_items_equal_their_text(built: Any, text: str) -> None:
     assert items_of(built) == parse_items(text)
 
@@ -194,3 +184,13 @@ def test_a_chosen_match_is_proved_by_its_rule() -> None:
     text = "RULE h(p) <- a: A(x=p), b: B(x=p), a before b MATCH RECENT"
     proof = ensue.justify(events, text, {"start": 2, "end": 3, "p": 1}, time="t", type="type")
     assert f"by {text}" in str(proof)
+
+
+def test_policies_of_a_rule() -> None:
+    built = rule("h", "x").when("a: A(x)", "b: B(x)", "a before b")
+    assert built.match("recent").to_text() == "RULE h(x) <- a: A(x), b: B(x), a before b MATCH RECENT"
+    assert built.consume().to_text() == "RULE h(x) <- a: A(x), b: B(x), a before b CONSUME"
+    with pytest.raises(QueryError, match="unknown policy `latest`"):
+        built.match("latest")
+    with pytest.raises(TypeError, match="expected a rule, found `FACT vip"):
+        fact("vip", 7).consume()

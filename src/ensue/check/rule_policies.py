@@ -33,10 +33,10 @@ def check_policy(rule: rules.Rule, ruleset: rules.Ruleset, attributes: Attribute
         yield Problem("policy-operator", said, place, hint=_pattern_hint(rule, ruleset, attributes))
     elif rule.consume and rule.policy in CONTEXTS:
         said = f"MATCH {rule.policy} cannot be combined with CONSUME"
-        hint = "CHRONICLE uses events up by itself" if rule.policy == CHRONICLE else "remove one of them"
+        hint = "CHRONICLE already uses events up" if rule.policy == CHRONICLE else "remove one of them"
         yield Problem("policy-combination", said, place, hint=hint)
     elif any(isinstance(item, rules.Alternatives) for item in rule.body):
-        said = f"{clause} cannot be combined with OR in a rule: each choice is a rule of its own"
+        said = f"{clause} cannot be combined with OR in a rule, because each choice is a separate rule"
         hint = "derive the choices by rules with one head, and use their events as an item of this rule"
         yield Problem("policy-combination", said, place, hint=hint)
     elif any(atom.stream in tables for atom in atoms):
