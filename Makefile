@@ -26,7 +26,7 @@ COMPILE := --quiet --generate-hashes --strip-extras --allow-unsafe --no-emit-ind
 PROJECT := --build-deps-for=editable
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo ready test test-slow test-all check format docs soak bench lock clean
+.PHONY: help setup demo ready test test-slow test-all check format docs gallery soak bench lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -63,6 +63,11 @@ format: $(DEVELOPMENT) ## format the code and apply automatic fixes with ruff
 
 docs: $(DEVELOPMENT) ## build the documentation site into site/; a broken link is an error
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
+gallery: $(DEVELOPMENT) ## make the pictures of reports in docs/images again, with Chromium
+	@$(ENSURE_CHROMIUM)
+	@$(ENSURE_JAVA)
+	$(BIN)/python docs/gallery.py
 
 soak: ready ## run the long-running tests; PART= one of cases, stream, kills, setup, pages, inputs, benchmarks
 	$(BIN)/pytest -m soak $(if $(PART),--part $(PART))

@@ -95,6 +95,22 @@ def test_a_variable_written_twice_in_a_sequence_is_explained() -> None:
         ensue.explain("PATTERN SEQ(A a, B b, A a) WITHIN 5")
 
 
+def test_a_program_with_several_results_gives_each_by_name() -> None:
+    program = "PATTERN p SEQ(A a, B b) WITHIN 5 RETURN a.t AS a; PATTERN q SEQ(A a, C c) WITHIN 5 RETURN c.t AS c"
+    detector = ensue.Detector(program, time="t", type="type")
+    assert detector.push({"t": 1, "type": "A"}, watermark=1) == {"p": [], "q": []}
+    assert detector.push({"t": 2, "type": "B"}, watermark=2) == {"p": [{"a": 1}], "q": []}
+    step = detector.advance(pd.DataFrame({"t": [3], "type": ["C"]}), watermark=3)
+    assert {name: rows.to_dict("list") for name, rows in step.matches.items()} == {"p": {"a": []}, "q": {"c": [3]}}
+    assert "p: 0 rows, columns a; q: 1 row, columns c" in repr(step)
+    told: list[object] = []
+    acting = program.replace("PATTERN p", "STREAM p FROM PATTERN") + "; PATTERN r (p v); ON p v DO tell(v.a)"
+    detector = ensue.Detector(acting, time="t", type="type", actions={"tell": told.append})
+    found = detector.finish(pa.table({"t": [1, 2, 3], "type": ["A", "B", "C"]})).matches
+    assert {name: table.num_rows for name, table in found.items()} == {"q": 1, "r": 1}
+    assert told == [1]
+
+
 def test_pushed_rows_count_and_are_kept_like_others() -> None:
     pushed, whole = detector(), detector()
     rows = [{"t": t, "type": kind, "k": 7, "note": "x"} for t, kind in enumerate("AZABZB", start=1)]

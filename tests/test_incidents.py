@@ -22,7 +22,7 @@ import pytest
 import ensue
 
 INCIDENTS = Path(__file__).parents[2] / "shared" / "data" / "bpic2013_incidents.csv.gz"
-MADE_UP = Path(__file__).parent / "data" / "incidents.csv.gz"
+MADE_UP = Path(__file__).parents[1] / "examples" / "incidents" / "made_up.csv.gz"
 needs_incidents = pytest.mark.skipif(not INCIDENTS.exists(), reason=f"the incidents are not at {INCIDENTS}")
 each_log = pytest.mark.parametrize(
     "source", [pytest.param(MADE_UP, id="made up"), pytest.param(INCIDENTS, id="real", marks=needs_incidents)]
@@ -63,6 +63,7 @@ class Change:
     activity: str
     status: str
     group: str
+    impact: str
 
 
 @cache
@@ -72,7 +73,7 @@ def histories(source: Path = INCIDENTS) -> dict[str, list[Change]]:
     with gzip.open(source, "rt", encoding="utf-8", newline="") as file:
         for row in csv.DictReader(file):
             time = datetime.fromisoformat(row["time"])
-            change = Change(row["case"], time, row["activity"], row["status"], row["support_group"])
+            change = Change(row["case"], time, row["activity"], row["status"], row["support_group"], row["impact"])
             found.setdefault(change.case, []).append(change)
     for changes in found.values():
         changes.sort(key=lambda change: change.time)

@@ -66,20 +66,55 @@ def test_every_part_of_the_program_counts(
     changed = tmp_path / "changed.ensue"
     changed.write_text(text.replace(*change), encoding="utf-8")
     monkeypatch.setattr(run, "PROGRAM", changed)
+    monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "argv", ["run.py", "--batch", "--visits", str(EACH_STORY_TWICE)])
     assert run.main() == 1
     assert f"\n{told}" in capsys.readouterr().out
 
 
 def test_the_run_shows_alerts_with_their_readings(
-    run: ModuleType, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    run: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "argv", ["run.py", "--batch"])
     assert run.main() == 0
     shown = capsys.readouterr().out.splitlines()
     [output] = [block.text for block in blocks_of(PAGES[1]) if "library/run.py" in block.text]
     cited = [line for line in output.splitlines() if not line.startswith("$ ") and line != "..."]
-    assert shown[: len(cited) - 1] + shown[-1:] == cited
+    assert shown[: len(cited) - 3] + shown[-3:] == cited
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_query_of_the_report_finds_what_was_planted(seed: int, generate: ModuleType, run: ModuleType) -> None:
+    events, lifted = generate.draw_exits(seed)
+    found = ensue.run(events, ensue.parse(run.REPORTED), time="t", type="type")
+    assert set(found) == {"BookliftingAlert", "Nested"}
+    for rows in found.values():
+        assert sorted(rows.to_pylist(), key=str) == sorted(lifted, key=str)
+    readings = sum(kind == "Book" for kind in events.column("type").to_pylist())
+    assert readings // 2 < len(lifted) < readings
+
+
+@pytest.mark.parametrize("change", [("1 minute", "4 minutes"), ("2 seconds", "9 seconds"), ("3 seconds", "1 second")])
+def test_every_duration_of_the_query_of_the_report_counts(
+    change: tuple[str, str], generate: ModuleType, run: ModuleType
+) -> None:
+    events, lifted = generate.draw_exits(seed=1)
+    text = run.REPORTED.read_text(encoding="utf-8").replace(*change)
+    found = ensue.run(events, text, time="t", type="type")["BookliftingAlert"]
+    assert found.num_rows < len(lifted)
+
+
+def test_differences_from_the_query_of_the_report_are_said(
+    run: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    changed = tmp_path / "changed.ensue"
+    changed.write_text(run.REPORTED.read_text(encoding="utf-8").replace("1 minute", "4 minutes"), encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(run, "REPORTED", changed)
+    monkeypatch.setattr(sys, "argv", ["run.py", "--batch", "--visits", str(EACH_STORY_TWICE)])
+    assert run.main() == 1
+    assert "\nmissing BookliftingAlert: " in capsys.readouterr().out
 
 
 def test_same_seed_same_day(generate: ModuleType) -> None:
@@ -96,7 +131,7 @@ def test_a_day_that_is_too_crowded_is_refused(generate: ModuleType) -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_pages_cite_the_program(page: Path, run: ModuleType) -> None:
-    statements = ensue.parse(run.PROGRAM).statements.statements
+    statements = [node for file in (run.PROGRAM, run.REPORTED) for node in ensue.parse(file).statements.statements]
     cited = [
         node
         for block in blocks_of(page)

@@ -138,38 +138,7 @@ def test_failures_by_address() -> None:
 
 # --- the example
 
-MADE_UP = """\
-Feb 28 23:59:58 host sshd[1]: reverse mapping checking getaddrinfo for a.example [10.0.0.1] failed - POSSIBLE BREAK-IN!
-Feb 28 23:59:58 host sshd[1]: Failed password for ann from 10.0.0.1 port 22 ssh2
-Feb 28 23:59:58 host sshd[1]: Connection closed by 10.0.0.1 [preauth]
-Feb 28 23:59:58 host CRON[9]: a line of another program
-Feb 29 00:00:01 host sshd[2]: Failed password for invalid user bob from 10.0.0.1 port 22 ssh2
-Feb 29 00:00:01 host sshd[3]: Failed password for invalid user  from 10.0.0.1 port 22 ssh2
-Feb 29 00:00:02 host sshd[3]: error: Received disconnect from 10.0.0.1: 14: No more user authentication methods
-Feb 29 00:00:03 host sshd[4]: Failed none for invalid user ann from 10.0.0.1 port 22 ssh2
-Feb 29 00:00:03 host sshd[4]: message repeated 18 times: [ Failed password for dan from 10.0.0.1 port 22 ssh2]
-Feb 29 00:00:03 host sshd[4]: Disconnecting: Too many authentication failures for dan [preauth]
-Feb 29 00:00:04 host sshd[5]: Failed password for eve from 10.0.0.1 port 22 ssh2
-Feb 29 00:00:04 host sshd[5]: Failed password for root from 10.0.0.1 port 22 ssh2
-Feb 29 00:05:04 host sshd[5]: message repeated 2 times: [ Failed password for root from 10.0.0.1 port 22 ssh2]
-Feb 29 00:09:00 host sshd[5]: Failed password for root from 10.0.0.1 port 22 ssh2
-Feb 29 00:09:00 host sshd[5]: message repeated 19 times: [ Failed password for root from 10.0.0.1 port 22 ssh2]
-Feb 29 00:09:01 host sshd[5]: Accepted password for root from 10.0.0.1 port 22 ssh2
-Feb 29 00:09:01 host sshd[5]: pam_unix(sshd:session): session opened for user root by (uid=0)
-Feb 29 00:09:02 host sshd[6]: Accepted password for ann from 10.0.0.2 port 22 ssh2
-Feb 29 00:09:02 host sshd[6]: pam_unix(sshd:session): session opened for user ann by (uid=0)
-Feb 29 00:09:02 host sshd[6]: pam_unix(sshd:session): session closed for user ann
-Feb 29 00:10:05 host sshd[7]: Failed password for bob from 10.0.0.1 port 22 ssh2
-Feb 29 00:20:00 host sshd[8]: reverse mapping checking getaddrinfo for a.example [10.0.0.3] failed - POSSIBLE BREAK-IN!
-Feb 29 00:20:06 host sshd[8]: Failed password for ann from 10.0.0.3 port 22 ssh2
-Feb 29 00:20:06 host sshd[8]: fatal: Write failed: Connection reset by peer [preauth]
-Feb 29 01:09:01 host sshd[5]: pam_unix(sshd:session): session closed for user other
-Mar  1 00:00:00 host sshd[5]: Failed password for bob from 5.188.10.180 port 22 ssh2
-Mar  1 00:00:00 host sshd[5]: Failed password for bob from 5.188.10.180 port 22 ssh2
-Mar  1 00:05:00 host sshd[5]: Failed password for bob from 5.188.10.180 port 22 ssh2
-Mar  1 00:05:01 host sshd[5]: Failed password for bob from 5.188.10.180 port 22 ssh2
-Mar  1 00:30:00 host sshd[9]: pam_unix(sshd:session): session opened for user dan by (uid=0)
-"""
+MADE_UP = EXAMPLE / "made_up.log"
 
 
 @pytest.fixture(scope="module")
@@ -183,12 +152,8 @@ def run() -> ModuleType:
 
 
 @pytest.fixture(scope="module", params=["made up", pytest.param("real", marks=needs_log)])
-def source(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    if request.param == "real":
-        return LOG
-    path: Path = tmp_path_factory.mktemp("openssh") / "made_up.log"
-    path.write_text(MADE_UP, encoding="utf-8")
-    return path
+def source(request: pytest.FixtureRequest) -> Path:
+    return LOG if request.param == "real" else MADE_UP
 
 
 @pytest.fixture(scope="module")
@@ -396,8 +361,8 @@ def test_a_made_up_log_runs_and_a_missing_one_is_named(
     run: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path, page = tmp_path / "sshd.log", tmp_path / "page.html"
-    path.write_text(MADE_UP, encoding="utf-8")
-    monkeypatch.setattr(sys, "argv", ["run.py", str(path), "--report", str(page)])
+    path.write_bytes(MADE_UP.read_bytes())
+    monkeypatch.setattr(sys, "argv", ["run.py", str(path), "--output", str(page)])
     run.main()
     printed = capsys.readouterr().out
     assert f"Who logs in after three failures or more? broken_in: {len([*broken_in(log_of(path))])}\n" in printed

@@ -187,18 +187,18 @@ def test_pages_show_what_is_printed_and_drawn(
     run: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "argv", ["run.py", "answers"])
+    monkeypatch.setattr(sys, "argv", ["run.py"])
     run.main()
     printed = capsys.readouterr().out.splitlines()
     for page in (FOLDER / "README.md", ROOT / "docs" / "examples.md"):
         block = next(block for block in blocks_of(page) if "smart_home/run.py" in block.text)
         shown = [line for line in block.text.splitlines() if not line.startswith("$ ")]
         assert shown == printed or [*printed[: len(shown) - 1], "..."] == shown, page
-    drawn = (tmp_path / "answers" / "home.svg").read_text(encoding="utf-8")
+    drawn = (tmp_path / "smart_home" / "home.svg").read_text(encoding="utf-8")
     assert drawn == (FOLDER / "home.svg").read_text(encoding="utf-8")
     assert len(drawn) < LARGEST_PLOT
     ElementTree.fromstring(drawn)
-    with (tmp_path / "answers" / "answers.csv").open(encoding="utf-8", newline="") as file:
+    with (tmp_path / "smart_home" / "answers.csv").open(encoding="utf-8", newline="") as file:
         written = list(csv.DictReader(file))
     assert f"{len(written)} events" in printed[0]
     assert {*run.QUESTIONS, "display"} <= set(written[0])

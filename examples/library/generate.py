@@ -1,6 +1,6 @@
 """Generates a day in the library: readings as Parquet files in the order of arrival, and the expected results.
 
-    python examples/library/generate.py FOLDER [--seed 7] [--visits 110] [--files 12]
+    python examples/library/generate.py FOLDER [--seed 7] [--visits 110] [--files 6]
 
 The expected results come from the generated stories, never from Ensue. Each story has its own people and books, and
 stories are apart at counters and doors, so that they do not affect each other.
@@ -32,6 +32,17 @@ SCHEMA = pa.schema(
         ("reader", pa.string()),
     ]
 )
+REPORTED = pa.schema(
+    [
+        ("t", pa.timestamp("us", "UTC")),
+        ("type", pa.string()),
+        ("book_id", pa.string()),
+        ("loc_id", pa.string()),
+        ("person_id", pa.string()),
+    ]
+)
+"""The columns of the report's streams Book and Checkout."""
+
 OPENING = datetime(2025, 3, 10, 9, tzinfo=UTC)
 SECOND = 1000
 """Times are milliseconds since the opening."""
@@ -299,6 +310,42 @@ def table_of(day: Day) -> pa.Table:
     return pa.table(dict(zip(SCHEMA.names, zip(*rows, strict=True), strict=True)), SCHEMA)
 
 
+def draw_exits(seed: int, count: int = 60) -> tuple[pa.Table, list[dict[str, Any]]]:
+    """Generates the report's streams Book and Checkout at a door, and the books that leave without a checkout.
+
+    A checkout counts up to a minute before the book leaves, at the counter, and up to 2 seconds after, at the door.
+    Each book leaves once. Some are read again at the door, at most 2 seconds later, and each reading is an alert.
+    """
+    random, rows, lifted = Random(seed), [], []
+    for number in range(count):
+        at, book = number * 10 * SECOND + random.randint(0, 5) * SECOND, f"book-{number + 1}"
+        story = number % len(CHECKOUTS)
+        shortest, longest = CHECKOUTS[story]
+        readings = [at, at + random.randint(100, 2 * SECOND)] if random.random() < 0.2 else [at]
+        checkout = at + random.randint(shortest, longest)
+        rows += [(moment(time), "Book", book, "door-1", None) for time in readings]
+        if story:
+            place = "counter-1" if checkout < at else "door-1"
+            rows.append((moment(checkout), "Checkout", book, place, f"person-{number + 1}"))
+        lifted += [
+            {"book_id": book, "loc_id": "door-1", "t": moment(time)}
+            for time in readings
+            if not (story and -MINUTE <= checkout - time <= 2 * SECOND and checkout != time)
+        ]
+    rows.sort(key=lambda row: row[0])
+    return pa.table(dict(zip(REPORTED.names, zip(*rows, strict=True), strict=True)), REPORTED), lifted
+
+
+CHECKOUTS = (
+    (0, 0),  # none
+    (-55 * SECOND, -SECOND),
+    (100, 2 * SECOND),
+    (-3 * MINUTE, -MINUTE - 1),
+    (4 * SECOND + 1, 8 * SECOND),
+)
+"""When the checkout of a book is, in milliseconds after its first reading at the door, for each story in turn."""
+
+
 def write_day(folder: Path, day: Day, files: int) -> None:
     """Writes `readings/*.parquet` and `expected.json`.
 
@@ -322,7 +369,7 @@ def main() -> None:
     parser.add_argument("folder", type=Path, help="folder to write to; must not contain `readings`")
     parser.add_argument("--seed", type=int, default=7)
     parser.add_argument("--visits", type=int, default=110, help="number of stories (default: %(default)s)")
-    parser.add_argument("--files", type=int, default=12)
+    parser.add_argument("--files", type=int, default=6)
     chosen = parser.parse_args()
     day = draw_day(chosen.seed, chosen.visits)
     write_day(chosen.folder, day, chosen.files)

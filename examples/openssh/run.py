@@ -2,7 +2,8 @@
 
     python examples/openssh/run.py loghub_openssh_2k.log
 
-README.md names the source of the log, and says what the answers mean.
+README.md names the source of the log, and says what the answers mean. Without an argument, the example reads the log in
+`../shared/data` next to the repository, or else a made-up log.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ import pyarrow as pa
 import ensue
 
 PROGRAM = Path(__file__).with_name("openssh.ensue")
-LOG = Path(__file__).parents[3] / "shared" / "data" / "loghub_openssh_2k.log"
+REAL = Path(__file__).parents[3] / "shared" / "data" / "loghub_openssh_2k.log"
+MADE_UP = Path(__file__).with_name("made_up.log")
 LINE = re.compile(r"(\w{3} +\d+ [\d:]{8}) \S+ sshd\[(\d+)\]: (.*)")
 SAMPLE = "Dec 10 06:55:46 LabSZ sshd[24200]: Connection closed by 10.0.0.7 [preauth]"
 YEAR = 2024
@@ -88,21 +90,24 @@ def without_order(log: pa.Table, found: ensue.Results) -> Iterator[str]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Answers questions to the log of an SSH server.")
-    parser.add_argument("log", type=Path, nargs="?", default=LOG, help="README.md names its source")
-    parser.add_argument("--report", type=Path, default=Path("openssh.html"), help="the page to write")
+    parser.add_argument("log", type=Path, nargs="?", help="loghub_openssh_2k.log; README.md names its source")
+    parser.add_argument("--output", type=Path, default=Path("openssh.html"), help="the page to write")
     chosen = parser.parse_args()
-    if not chosen.log.is_file():
-        parser.error(f"no log at {chosen.log}; pass its path. README.md says where to get one")
-    log = read_log(chosen.log)
+    path = chosen.log or (REAL if REAL.is_file() else MADE_UP)
+    if not path.is_file():
+        parser.error(f"no log at {path}; README.md says where to get one")
+    log = read_log(path)
     if not log.num_rows:
-        parser.error(f"no lines of sshd in {chosen.log}; a line looks like: {SAMPLE}")
+        parser.error(f"no lines of sshd in {path}; a line looks like: {SAMPLE}")
+    if path.samefile(MADE_UP):
+        print("This log is made up. README.md says where to get the real one.")
     print(f"{log.num_rows:,} lines of sshd")
     found = find(log)
     print("\n".join((*answers(found), *without_order(log, found))))
     page = ensue.report(
         log, ensue.parse(PROGRAM), time="at", order="line", tables={"watched": WATCHED}, title="An SSH server"
     )
-    print(f"\nWritten to {page.save(chosen.report)}")
+    print(f"\nWritten to {page.save(chosen.output)}")
 
 
 if __name__ == "__main__":

@@ -1,8 +1,9 @@
 """Where is everybody? Tracks two people in a simulated smart home, finds alerts, and measures the accuracy.
 
-    python examples/smart_home/run.py FOLDER
+    python examples/smart_home/run.py
 
-Writes `answers.csv` and `home.svg` to the folder and prints a summary. The truth is known, because it is a simulation.
+Prints a summary and writes a folder: `answers.csv`, `home.svg`, and `alerts.html`, a page with the alerts. The truth is
+known, because it is a simulation.
 """
 
 from __future__ import annotations
@@ -122,15 +123,18 @@ def texts(table: pa.Table, column: str) -> NDArray[np.str_]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Tracks where everybody is during a day, and measures the accuracy.")
-    parser.add_argument("folder", type=Path, help="folder for answers.csv and home.svg")
+    parser.add_argument("--output", type=Path, default=Path("smart_home"), help="the folder to write")
     parser.add_argument("--seed", type=int, default=5, help="random seed of the day (default: %(default)s)")
     chosen = parser.parse_args()
-    chosen.folder.mkdir(parents=True, exist_ok=True)
+    folder: Path = chosen.output
+    folder.mkdir(parents=True, exist_ok=True)
     day = draw_day(chosen.seed)
     answers = answer(day.events)
-    csv.write_csv(answers, chosen.folder / "answers.csv")
-    (chosen.folder / "home.svg").write_text(draw(answers, day.truth), encoding="utf-8")
+    csv.write_csv(answers, folder / "answers.csv")
+    (folder / "home.svg").write_text(draw(answers, day.truth), encoding="utf-8")
+    page = ensue.report(day.events, ensue.parse(PROGRAM), time="t", type="type", title="A smart home")
     print("\n".join(summary(day, answers, find(day.events))))
+    print(f"Written to {folder / 'home.svg'} and {page.save(folder / 'alerts.html')}")
 
 
 if __name__ == "__main__":

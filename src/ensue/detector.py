@@ -11,7 +11,7 @@ import pyarrow as pa
 from ensue.actions.bindings import Delivery, Reactions, calls_table, courier_of, resolve_actions
 from ensue.actions.delivery import Courier, Deliveries
 from ensue.actions.receivers import ReceiverLike
-from ensue.api import match_limit, warn_set_aside
+from ensue.api import Results, match_limit, warn_set_aside
 from ensue.arguments import helpful
 from ensue.beliefs import Beliefs, TrackingOptions, by_stream, tracked_beliefs, warn_ignored
 from ensue.constraints import ConstraintsLike
@@ -51,8 +51,9 @@ Batch: TypeAlias = "dict[Stream | None, pa.Table]"
 class DetectorStep:
     """The results of one step. Parts that the detector was not asked for are None.
 
-    `matches` are the matches that completed. `late` are the rows that came at or before the watermark. `violations` are
-    the traces that broke a constraint. `deliveries` counts what became of the calls of actions. `tracked` are the
+    `matches` are the matches that completed: one table or, if the program has several results, a mapping from their
+    names to tables, as `ensue.run` returns it. `late` are the rows that came at or before the watermark. `violations`
+    are the traces that broke a constraint. `deliveries` counts what became of the calls of actions. `tracked` are the
     events that the watermark has reached, with a column for each measure; `ignored` are those of them that a STATE
     ignored, with the reason. `late`, `tracked` and `ignored` are one table, or one table per stream, as the batches.
     """
@@ -114,8 +115,15 @@ class Detector:
     >>> detector.finish().tracked.column("home").to_pylist()
     [0.0]
 
-    `matches` are those of the program's one PATTERN, or of its one final rule head. With `actions` or `measures`, a
-    program may also have none or several; then `matches` is None.
+    `matches` are those of the program's one PATTERN, or of its one final rule head. If a program has several, `matches`
+    has the table of each PATTERN and head by name, as the result of `ensue.run` has. With `actions` or `measures`, a
+    program may also have none; then `matches` is None.
+
+    >>> program = "PATTERN p SEQ(A a, B b) WITHIN 5; PATTERN q SEQ(A a, C c) WITHIN 5"
+    >>> detector = Detector(program, time="t", type="type")
+    >>> step = detector.finish(pa.table({"t": [1, 2], "type": ["A", "B"]}))
+    >>> {name: matches.num_rows for name, matches in step.matches.items()}
+    {'p': 1, 'q': 0}
     """
 
     @helpful
@@ -143,9 +151,11 @@ class Detector:
         self._questions = _questions(written, measures, tracking, probability, acting=actions is not None)
         reactions = None if actions is None else resolve_actions(Program(written), actions)
         self._courier = _courier(reactions, delivery)
-        self._finds = has_one_result(written) or (reactions is None and self._questions is None)
-        """Whether steps give matches."""
-        self._statements = _statements(written, reactions, self._finds, violations)
+        if not (written.results or written.heads) and reactions is None and self._questions is None:
+            refuse_several(written)
+        self._names = _names_of_results(written)
+        """The names of the tables of matches."""
+        self._statements = _statements(written, reactions, bool(self._names), violations)
         """What is looked for; None if states are tracked and nothing else."""
         if self._questions is not None:
             refuse_ends(self._questions, end)
@@ -282,11 +292,12 @@ class Detector:
             raise StateError("no-state", "this detector tracks no STATE", hint)
         return tracked_beliefs(BeliefMachine(self._machine), self._state, self._kind, self._per_stream)
 
-    def push(self, event: Mapping[str, Any], *, watermark: Any) -> list[dict[str, Any]]:
+    def push(self, event: Mapping[str, Any], *, watermark: Any) -> Any:
         """Processes one event, advances the watermark, and returns the completed matches as rows.
 
         It is the same as `advance` with a table of one row. The events must have a column `type`. Missing columns are
-        null. Calls of actions are delivered as in `advance`.
+        null. Calls of actions are delivered as in `advance`. If the program has several results, it returns a
+        dictionary with the rows of each.
 
         >>> detector = Detector("PATTERN SEQ(A a, B b) WITHIN 5 RETURN a.t AS a, b.t AS b", time="t", type="type")
         >>> detector.push({"t": 1, "type": "A"}, watermark=1)
@@ -299,10 +310,9 @@ class Detector:
             pushed = self._pushed = PushedRows.of(self._machine, self._state)
         if pushed is None or not pushed.takes(event, watermark):
             table = pa.Table.from_pylist([{**dict.fromkeys(self._columns_known()), **event}])
-            matches = self.advance(table, watermark=watermark).matches
-            return [] if matches is None else list(matches.to_pylist())
+            return self._rows(self.advance(table, watermark=watermark).matches)
         if not pushed.is_due:
-            return []
+            return self._rows(None)
         found = self._settle()
         self._pushed = pushed.emptied()
         return found
@@ -310,19 +320,24 @@ class Detector:
     def _columns_known(self) -> Sequence[str]:
         return next(iter(self._schemas.values())).names if self._schemas and not self._per_stream else ()
 
-    def _settle(self) -> list[dict[str, Any]]:
+    def _rows(self, matches: Any) -> Any:
+        """The matches of a step as rows."""
+        if len(self._names) > 1:
+            return {name: [] if matches is None else matches[name].to_pylist() for name in self._names}
+        return [] if matches is None else matches.to_pylist()
+
+    def _settle(self) -> Any:
         """Runs the step that `push` has deferred, and returns its matches as rows."""
         pushed, self._pushed = self._pushed, None
         if pushed is None or (not pushed.rows and not pushed.skipped):
-            return []
+            return self._rows(None)
         assert self._machine is not None and self._state is not None
         item = self._machine.inputs[0]
         self._kind = ARROW
         self._state.report.rows += pushed.skipped
         columns = [pa.array([row.get(field.name) for row in pushed.rows], field.type) for field in item.table.schema]
         batch: Batch = {item.stream: pa.Table.from_arrays(columns, schema=item.table.schema)}
-        matches = self._step(batch, pushed.watermark, pushed.latest).matches
-        return list(matches.to_pylist()) if matches.num_rows else []
+        return self._rows(self._step(batch, pushed.watermark, pushed.latest).matches)
 
     def _receive(self, events: Any) -> Batch:
         """Returns the batch as Arrow tables by stream. Compiles the query for the first batch."""
@@ -392,17 +407,19 @@ class Detector:
     def _results(self, outputs: list[pa.Table], late: Any, told: BeliefAnswers | None) -> DetectorStep:
         """What a step gives, from the tables of the plans: matches, then calls, then violations."""
         give = self._kind.from_arrow
-        matches = outputs.pop(0) if self._finds else None
-        if matches is not None and self._courier is not None and not self._match_id:
+        matches = [outputs.pop(0) for _ in self._names]
+        if self._courier is not None and not self._match_id:
             # The ids of calls are those of matches; only the user's own wish shows them.
-            matches = matches.drop_columns(matches.column_names[0])
+            matches = [table.drop_columns(table.column_names[0]) for table in matches]
+        found = [*map(give, matches)]
         broken = give(outputs.pop()) if self._violations else None
         deliveries = None
         if self._courier is not None:
             pairs = zip(self._courier.routes, outputs, strict=True)
             deliveries = self._courier.deliver([calls_table(*pair) for pair in pairs])
         tracked, aside = self._told(told)
-        return DetectorStep(None if matches is None else give(matches), late, broken, deliveries, tracked, aside)
+        shown = Results(self._names, found) if len(found) > 1 else next(iter(found), None)
+        return DetectorStep(shown, late, broken, deliveries, tracked, aside)
 
     def _told(self, told: BeliefAnswers | None) -> tuple[Any, Any]:
         """The events with their measures, and those that a state ignored."""
@@ -473,18 +490,25 @@ def _courier(reactions: Reactions | None, delivery: Delivery | None) -> Courier 
     return None
 
 
+def _names_of_results(written: CheckedProgram) -> tuple[str, ...]:
+    """The names of the results of a program: of all, or of the one that the others are for."""
+    if has_one_result(written):
+        return (wanted_result(written) or "",)
+    return Program(written).names
+
+
 def _statements(
     written: CheckedProgram, reactions: Reactions | None, finds: bool, violations: bool
 ) -> LoweredProgram | None:
-    """The patterns to look for: the one whose matches are given, and those of the ON statements."""
+    """The patterns to look for: those whose matches are given, and those of the ON statements."""
     if reactions is None:
         if not finds:
             return replace(lower(written), statements=()) if violations else None
-        refuse_several(written)
-        return lowered_result(written)
-    wanted = wanted_result(written) if finds else None
-    own = [query for query in reactions.results if finds and query.name == wanted]
-    return program_statements(reactions.finding(own))
+        return lowered_result(written) if has_one_result(written) else lower(written)
+    if not has_one_result(written):
+        return program_statements(reactions.finding(reactions.results))
+    wanted = wanted_result(written)
+    return program_statements(reactions.finding([query for query in reactions.results if query.name == wanted]))
 
 
 def _rows_of(table: pa.Table, mask: Mask) -> pa.Table:

@@ -358,3 +358,17 @@ def test_a_page_holds_each_part_of_a_proof_once() -> None:
     assert len(page.facts["matches"]) == 98
     assert page.html.count("f: A at 5 ") + page.html.count('"f: A at 5"') == 1
     assert facts_in(page.html) == page.facts
+
+
+def test_a_key_that_only_a_declared_stream_has_gets_its_lanes() -> None:
+    program = """
+    STREAM Bought FROM PATTERN SEQ(Placed p, Paid y) PARTITION BY id WITHIN 1 hour RETURN p.id % 2 AS half;
+    PATTERN both SEQ(Bought one, Bought other) PARTITION BY half WITHIN 1 hour RETURN one.half AS half
+    """
+    moments = pa.array([0, 10, 20, 30, 40, 50], pa.timestamp("s"))
+    table = pa.table({"t": moments, "type": ["Placed", "Paid"] * 3, "id": [1, 1, 3, 3, 2, 2]})
+    facts = report(program, table).facts
+    assert labels(facts) == ["half = 1", "half = 0"]
+    assert [match["lane"] for match in facts["matches"]] == [0]
+    assert facts["leftOut"] == []
+    assert [event["stream"] for event in facts["events"]].count("Bought") == 3

@@ -137,6 +137,25 @@ def check_cut(case: RuleCase, data: st.DataObject, intervals: bool) -> None:
 
 
 @given(case=rule_cases(), data=st.data())
+def test_any_cut_of_all_results_in_one_detector(case: RuleCase, data: st.DataObject) -> None:
+    """A detector of a program with several results gives what `run` gives, step by step."""
+    cut = in_order_of_arrival(data.draw(batches(case.history)))
+    whole = run(replace(case, history=[event for events, _ in cut for event in events]), intervals=False)
+    # With two more patterns, there are several results.
+    text = [render_statements(case.program), "PATTERN also (A a); PATTERN too (A a)"]
+    settings = settings_of(case, intervals=False)
+    detector = ensue.Detector(text, **settings)
+    found: dict[str, Rows] = {name: Counter() for name in whole}
+    for events, watermark in (*cut, ([], None)):
+        step = detector.finish() if watermark is None else detector.advance(events_table(events), watermark=watermark)
+        for name in whole:
+            found[name] += rows_in(step.matches[name])
+        saved, detector = detector.snapshot(), ensue.Detector(text, **settings)
+        detector.restore(saved)
+    assert found == {name: rows_in(table) for name, table in whole.items()}
+
+
+@given(case=rule_cases(), data=st.data())
 def test_any_cut_of_points(case: RuleCase, data: st.DataObject) -> None:
     check_cut(case, data, intervals=False)
 

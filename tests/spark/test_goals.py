@@ -9,8 +9,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 import ensue
-from spark.streams import SMALL, settings
-from spark.test_state import PROGRAM, begun
+from spark.streams import SMALL, feed_of, settings
+from spark.test_state import PROGRAM, ROWS, begun, events
 
 PAID = "PATTERN paid SEQ(Order o, Paid p) PARTITION BY id WITHIN 10 RETURN o.id AS id, p.t AS at"
 EVENTS = pa.table(
@@ -73,3 +73,43 @@ def test_what_a_stopped_stream_waits_for(spark: SparkSession, tmp_path: Path) ->
     with pytest.raises(ensue.StateError) as other:
         ensue.waiting(checkpoint, PAID.replace("10", "10 minutes"), spark=spark)
     assert other.value.code == "state-query"
+
+
+CHAIN = """
+RULE ie(id) <- x: A(id=id), y: B(id=id), x before y, {x, y} within 1 minute;
+RULE e(id) <- p: ie(id), q: C(id=id), {p, q} within 2 minutes;
+PATTERN other SEQ(D d, E e) PARTITION BY kind WITHIN 1 minute
+"""
+
+
+def test_a_stream_with_a_chain_of_rules_and_several_keys(spark: SparkSession, tmp_path: Path) -> None:
+    """Each group of keys has its own state, which has only the columns that the group reads."""
+    feed = feed_of(tmp_path / "in", [of_kinds(rows) for rows in (ROWS, [(20, "Z", 6)])])
+    checkpoint = str(tmp_path / "checkpoint")
+    with settings(spark, SMALL):
+        running = ensue.start(
+            feed.stream(spark, "t", "10 seconds"),
+            CHAIN,
+            to=dict.fromkeys(("ie", "e", "other"), lambda rows, batch: None),
+            checkpointLocation=checkpoint,
+            time="t",
+            type="type",
+            buckets=2,
+            status=False,
+        )
+    with running:
+        running.processAllAvailable()
+    found = ensue.waiting(checkpoint, CHAIN, spark=spark)
+    said = {(row["name"], row["awaited"].split(" after")[0], *row["then"]) for row in found.to_pylist()}
+    assert said == {
+        ("ie", "B y", "e(1) needs ie(1) and C q"),
+        ("ie", "B y", "e(2) needs ie(2) and C q"),
+        ("ie", "B y", "e(5) needs ie(5) and C q"),
+        ("e", "C q"),
+        ("other", "E e"),
+    }
+
+
+def of_kinds(rows: list[tuple[float, str, int]]) -> pa.Table:
+    table = events(*rows)
+    return table.append_column("kind", pa.array([f"kind {number % 2}" for _, _, number in rows]))

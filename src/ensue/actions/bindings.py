@@ -80,7 +80,7 @@ def resolve_actions(program: QueryLike, receivers: Mapping[str, ReceiverLike]) -
     if problems:
         raise QueryError(problems, statements.source)
     _check_unused(known, actions)
-    queries = tuple(_query(action, name) for action, name in zip(actions, _names(actions), strict=True))
+    queries = acting_queries(actions)
     routes = tuple(Route(action.action, _parameters(action), known[action.action]) for action in actions)
     resolved = rules_lowered(statements)
     found = Program(replace(resolved, statements=(*resolved.declared, *queries)))
@@ -108,6 +108,11 @@ def _names(actions: Sequence[Action]) -> Iterator[str]:
         name = f"ON {action.stream} DO {action.action}"
         seen[name] += 1
         yield name if seen[name] == 1 else f"{name} {seen[name]}"
+
+
+def acting_queries(actions: Sequence[Action]) -> tuple[PatternQuery, ...]:
+    """Returns ON statements as patterns, each with a name of its own."""
+    return tuple(_query(action, name) for action, name in zip(actions, _names(actions), strict=True))
 
 
 def _query(action: Action, name: str) -> PatternQuery:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import count
 from typing import Any
@@ -106,6 +107,10 @@ def _most_of_each(parts: Sequence[pa.Table]) -> list[pa.Table]:
 
 STATE_VERSION = 4
 METADATA = b"ensue.state"
+EVENTS_OF_STAGE = re.compile("stage_[0-9]+_events_[0-9]+")
+"""The columns with the kept events of a stage."""
+SEPARATOR = ";\n"
+"""What separates the statements in the text of a state."""
 OF_TRACKERS = b"ensue.beliefs"
 """The metadata key of older snapshots of beliefs, from before a machine kept them."""
 
@@ -176,8 +181,8 @@ def query_text(
         texts |= dict.fromkeys(f"CONSTRAINT {render_constraint(constraint)}" for constraint in constraints)
     written = (statement_text(plan.query) for plan in everything)
     called = functions_called(plans, derivations, inputs)
-    comments = "".join(f"-- function {called[name]}\n" for name in sorted(called))
-    return comments + ";\n".join((*texts, *(text for text in written if text is not None)))
+    comments = (f"-- function {called[name]}" for name in sorted(called))
+    return SEPARATOR.join((*comments, *texts, *(text for text in written if text is not None)))
 
 
 def functions_called(
@@ -205,6 +210,13 @@ def statement_text(query: PatternQuery) -> str | None:
 
 def text_of(machine: Machine) -> str:
     return query_text(machine.plans, machine.plan.derivations, machine.plan.states, machine.plan.inputs)
+
+
+def has_columns_of(machine: Machine, saved: pa.Table) -> bool:
+    """Whether the stages of a machine keep events of the same tables as those of a saved state."""
+    parts = zip(_prefixes(machine), machine.stages, machine.start().stages, strict=True)
+    own = {prefix + _column_name(place) for prefix, stage, part in parts for place in range(len(stage.saved(part)))}
+    return own == {name for name in saved.column_names if EVENTS_OF_STAGE.fullmatch(name)}
 
 
 def _prefixes(machine: Machine) -> list[str]:

@@ -422,8 +422,10 @@ def _choose(group: LaneGroup, loaded: LoadedProgram, most: int) -> None:
     if not group.keys:
         return
     matched = [first_keys(one.key_columns, one.starts, most)[0] for one in group.found if len(one)]
-    tables = [source for source in loaded.sources if not source.input.derived]
-    present = [found for source in tables if (found := group.keys_of(source)) is not None]
+    present: list[tuple[list[pa.Array], Int64s]] = []
+    for derived in (False, True):  # Only declared streams may have the key.
+        own = [source for source in loaded.sources if source.input.derived == derived]
+        present = present or [found for source in own if (found := group.keys_of(source)) is not None]
     if present:
         merged = [one_array([columns[place] for columns, _ in present]) for place in range(len(group.keys))]
         starts = np.concatenate([starts for _, starts in present])

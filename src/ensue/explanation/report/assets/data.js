@@ -66,9 +66,11 @@ const SHAPES = [
 function markOf(stream, radius, lettered) {
   const number = streamNumber.get(stream) ?? 0;
   const triangle = number % SHAPES.length === 3 ? 2.2 : number % SHAPES.length === 5 ? -1.8 : 0;
+  const text = letters.get(stream) ?? "";
+  const small = triangle && text.length > 1; // Two letters of the usual size are wider than a triangle.
   return [
     drawn("path", { class: "body", d: SHAPES[number % SHAPES.length](radius), style: `fill:${streamTone(stream)}` }),
-    lettered ? drawn("text", { y: 3.4 + triangle }, letters.get(stream) ?? "") : null,
+    lettered ? drawn("text", { y: (small ? 2.8 : 3.4) + triangle, style: small ? "font-size:7px" : null }, text) : null,
   ];
 }
 
