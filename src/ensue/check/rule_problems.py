@@ -179,6 +179,9 @@ class RuleCheck:
         self.intervals = {atom.name for atom in self.events if atom.name} | set(self.timers)
 
     def problems(self) -> list[Problem]:
+        conditions = [item.expression for item in self.rule.body if isinstance(item, rule_nodes.Condition)]
+        if misjoined := [problem for condition in conditions for problem in misjoined_items(condition)]:
+            return misjoined
         if meant := [atom for atom in self.events if self._is_meant_as_timer(atom)]:
             return [unknown_timer(atom.stream, atom.span) for atom in meant]
         found = [*self._check_events(), *self._check_item_names(), *self._check_timers()]
@@ -277,8 +280,6 @@ class RuleCheck:
             case rule_nodes.Temporal():
                 for name in (item.left, item.right):
                     yield from self._check_interval(name, item.span, item.relation)
-            case rule_nodes.Condition():
-                yield from misjoined_items(item.expression)
             case rule_nodes.Causes():
                 for name in (item.cause, item.effect):
                     yield from self._check_cause(name, item)
