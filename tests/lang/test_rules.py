@@ -327,7 +327,7 @@ def test_the_language_page_names_every_timer_and_relation() -> None:
         ("RULE late(id) <- o = order(id)", "write a colon after the name of an item: `o: order(id)`"),
         (
             "RULE late(id) <- o: order(id), w = extend(o, 6 hours)",
-            "write a colon after the name of an item: `w: extend(o, 6 hours)`",
+            "write a colon after the name of an item: `w: extend(o, 6h)`",
         ),
     ],
 )
