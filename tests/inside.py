@@ -211,6 +211,7 @@ NAMES = {
         "ALLEN",
         "Action",
         "ActionArgument",
+        "Alternatives",
         "Anything",
         "Argument",
         "Atom",
@@ -231,6 +232,8 @@ NAMES = {
         "Together",
         "While",
         "Absent",
+        "all_items",
+        "alternatives",
     ),
     "ensue.nodes.states": (
         "Arrow",

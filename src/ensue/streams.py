@@ -32,6 +32,7 @@ from ensue.text.render import render_pattern
 
 if TYPE_CHECKING:
     from ensue.lower.phases import LoweredProgram
+    from ensue.python.functions import QueryFunction
     from ensue.runtimes.spark.frames import FrameInput
     from ensue.runtimes.spark.handle import StreamHandle
 
@@ -236,6 +237,7 @@ def stream_state(
     spark: Any = None,
     *,
     kept_events: bool = False,
+    functions: Sequence[QueryFunction] = (),
 ) -> Any:
     """Returns the state of a running or stopped stream as a DataFrame with one row per key.
 
@@ -244,13 +246,15 @@ def stream_state(
     oldest event at the watermark, and what the key waits for.
 
     With `kept_events`, it returns these events: one DataFrame, or one per stream, like the input of the stream, with
-    the columns that its queries read. If no events are kept, the DataFrame has no columns.
+    the columns that its queries read. If no events are kept, the DataFrame has no columns. `functions` are the
+    functions of your own that its queries call.
     """
+    from ensue.expr.user_functions import by_name
     from ensue.runtimes.spark.session import running_session, spark_session
     from ensue.runtimes.spark.state import read_events_of, read_state_of
 
     read = read_events_of if kept_events else read_state_of
-    return read(spark or running_session() or spark_session(), checkpointLocation.rstrip("/"))
+    return read(spark or running_session() or spark_session(), checkpointLocation.rstrip("/"), by_name(functions))
 
 
 @helpful

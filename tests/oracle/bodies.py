@@ -343,14 +343,22 @@ class Body:
 
     # The head
 
-    def heads(self) -> Iterator[tuple[tuple[Value, ...], Choice]]:
-        """The values of the head's arguments for every choice that fits, and for every group of it."""
+    def heads(
+        self, choose: Callable[[Body, Sequence[Choice]], Sequence[Choice]]
+    ) -> Iterator[tuple[tuple[Value, ...], Choice]]:
+        """The values of the head's arguments for every choice that fits and is chosen, and for every group of it."""
         expressions = [self.resolved(argument.expression) for argument in self.rule.arguments]
-        for choice in self.choices():
-            for group, values in self.groups(expressions, choice):
-                if all(self.judged(conjunct, group) for conjunct in self.conditions):
-                    lookup, lists = self.lookup(group, values), self.lists(group)
-                    yield tuple(evaluate(expression, lookup, lists) for expression in expressions), group
+        found = [
+            (group, values)
+            for choice in self.choices()
+            for group, values in self.groups(expressions, choice)
+            if all(self.judged(conjunct, group) for conjunct in self.conditions)
+        ]
+        kept = choose(self, [group for group, _ in found])
+        for group, values in found:
+            if any(group is one for one in kept):
+                lookup, lists = self.lookup(group, values), self.lists(group)
+                yield tuple(evaluate(expression, lookup, lists) for expression in expressions), group
 
     def groups(self, expressions: list[Expr], choice: Choice) -> Iterator[tuple[Choice, dict[str, Choice]]]:
         """The choice with the lists of one group each, and an element of each that has the group's values."""
@@ -381,6 +389,17 @@ def fields_outside_of_aggregates(expr: Any) -> Iterator[tuple[str | None, str]]:
     elif isinstance(expr, tuple):
         for part in expr:
             yield from fields_outside_of_aggregates(part)
+
+
+def fields_in(expr: Any) -> list[tuple[str | None, str]]:
+    """The fields of an expression."""
+    if isinstance(expr, Field):
+        return [(expr.variable, expr.name)]
+    if isinstance(expr, tuple):
+        return [field for part in expr for field in fields_in(part)]
+    return (
+        [field for item in fields(expr) for field in fields_in(getattr(expr, item.name))] if is_dataclass(expr) else []
+    )
 
 
 def in_groups(elements: Sequence[Choice], names: Sequence[str]) -> list[tuple[Choice, ...]]:

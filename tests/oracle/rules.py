@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from graphlib import TopologicalSorter
-from itertools import count
+from itertools import chain, count, product
 
 from inside import (
     Absent,
+    Alternatives,
     Atom,
     Condition,
     Event,
@@ -20,6 +21,7 @@ from inside import (
     Fact,
     Field,
     InTable,
+    Item,
     PatternQuery,
     Rule,
     Ruleset,
@@ -36,6 +38,7 @@ from oracle.model import OracleEvent, OracleMatch
 from oracle.oracle import matches
 from oracle.programs import as_events
 from oracle.returns import name_of, origins_of
+from oracle.rule_choices import chosen
 from oracle.tree import walk
 
 MOST_ROUNDS = 100
@@ -64,6 +67,7 @@ def derive(
 
     `tables` are those that do not change; `attributes` the columns of streams and tables without a declaration.
     """
+    program = replace(program, ruleset=without_or(program.ruleset or Ruleset()))
     columns = attributes_of(program, attributes or {})
     looked_up, program = with_derived_tables(program, table_rows(program.ruleset or Ruleset(), tables or {}), columns)
     rules = program.ruleset or Ruleset()
@@ -77,6 +81,19 @@ def derive(
     heads = {head: [event for event in facts.events if event.stream == head] for head in rules.heads}
     found = [matches(query, list(facts.events), horizon) for query in program.results]
     return Derived({head: in_order(heads[head]) for head in heads}, found, list(facts.events))
+
+
+def without_or(rules: Ruleset) -> Ruleset:
+    """One rule for each way to choose one side of each OR."""
+    return replace(rules, rules=tuple(replace(rule, body=body) for rule in rules.rules for body in ways(rule.body)))
+
+
+def ways(items: Sequence[Item]) -> list[tuple[Item, ...]]:
+    each = [
+        [way for choice in item.choices for way in ways(choice)] if isinstance(item, Alternatives) else [(item,)]
+        for item in items
+    ]
+    return [tuple(chain.from_iterable(parts)) for parts in product(*each)]
 
 
 def derived_between(derived: Derived, head: str, w0: float, w1: float) -> list[OracleEvent]:
@@ -137,7 +154,7 @@ def with_derived_tables(
             tables = {**tables, **{head: rows_of(head, found[head], columns[head]) for head in stratum}}
             before = {head: len(rows) for head, rows in found.items()}
             for rule in (rule_with_tables(rule, tables, columns) for rule in own if rule.head in stratum):
-                for values, _ in Body(rule, Facts([], tables, columns)).heads():
+                for values, _ in Body(rule, Facts([], tables, columns)).heads(chosen):
                     found[rule.head][by_position(rule, columns[rule.head], values)] = None
             if before == {head: len(rows) for head, rows in found.items()}:
                 break
@@ -313,7 +330,7 @@ def fixpoint(rules: Ruleset, stratum: set[str], facts: Facts) -> list[OracleEven
         after = dict(found)
         for rule in own:
             names = head_attributes(first_rule(rules, rule.head))
-            for values, choice in Body(rule, known).heads():
+            for values, choice in Body(rule, known).heads(chosen):
                 interval = choice.interval
                 key = rule.head, interval.s, interval.e, by_position(rule, names, values)
                 before = after[key].origins if key in after else ()

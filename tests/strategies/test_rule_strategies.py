@@ -8,7 +8,20 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from inside import RELATIONS, TIMERS, Absent, Atom, Causes, Condition, Temporal, TimerItem, Together, While
+from inside import (
+    RELATIONS,
+    TIMERS,
+    Absent,
+    Alternatives,
+    Atom,
+    Causes,
+    Condition,
+    Temporal,
+    TimerItem,
+    Together,
+    While,
+    all_items,
+)
 from strategies.rules import RuleCase, rule_cases
 
 pytestmark = pytest.mark.slow
@@ -22,6 +35,7 @@ FORMS = {
     "fact",
     "recursion",
     "alternatives",
+    "or",
     "causes",
     "within",
     "condition",
@@ -37,7 +51,8 @@ def forms_of(case: RuleCase) -> set[str]:
     found |= {"fact"} if rules.facts else set()
     found |= {"alternatives"} if len(rules.rules) > len(rules.heads) else set()
     for rule in rules.rules:
-        for item in rule.body:
+        found |= {"or"} if any(isinstance(item, Alternatives) for item in rule.body) else set()
+        for item in all_items(rule.body):
             match item:
                 case Atom() if item.stream == rule.head:
                     found.add("recursion")

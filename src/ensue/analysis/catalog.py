@@ -249,7 +249,7 @@ _OF_MOMENTS = ({Kind.TIMESTAMP}, {Kind.DURATION})
 
 def _speaks_of_moments(part: Expr) -> bool:
     if isinstance(part, Call):
-        function = FUNCTIONS.get(part.name)
+        function = FUNCTIONS.get(part.name) if part.function is None else part.function.signature
         return function is not None and any(parameter.kinds in _OF_MOMENTS for parameter in function.parameters)
     return isinstance(part, Duration | Timestamp)
 

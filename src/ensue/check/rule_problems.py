@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from ensue.analysis.catalog import TIME_NAMES
 from ensue.analysis.declarations import (
@@ -14,6 +15,7 @@ from ensue.analysis.declarations import (
     streams_of,
     tables_of,
 )
+from ensue.check.rule_policies import check_policy
 from ensue.errors import Problem, Span, counted, did_you_mean
 from ensue.expr.hints import COLLECT_HINT
 from ensue.expr.kinds import NULL_TYPE, common_type, literal_type
@@ -21,8 +23,13 @@ from ensue.expr.lists import is_aggregate
 from ensue.nodes import rules as rule_nodes
 from ensue.nodes.expressions import Call, Duration, Expr, Field, InTable, Literal, children
 from ensue.nodes.expressions import walk as walk_expression
-from ensue.nodes.patterns import Events, Statements
-from ensue.text.rule_builder import unknown_timer
+from ensue.nodes.patterns import UNRESTRICTED, Events, Statements
+from ensue.text.render_parts import render_item
+from ensue.text.rule_builder import misjoined_items, unknown_timer
+from ensue.text.values import shorten
+
+MOST_CHOICES = 256
+"""How many bodies without OR the body of one rule may stand for."""
 
 INTERVAL_COLUMNS = ("start", "end")
 """The columns of a result that are not attributes of the head."""
@@ -36,11 +43,31 @@ def check_rules(statements: Statements) -> list[Problem]:
     problems = [*_clashes(statements, ruleset)]
     heads = dict.fromkeys(rule.head for rule in ruleset.rules)
     problems += [problem for head in heads for problem in _check_heads(_rules_of(head, ruleset))]
+    problems += [problem for rule in ruleset.rules for problem in _check_choices(rule)]
     if not problems:
         attributes = declared_attributes(statements)
         for rule in ruleset.rules:
-            problems += RuleCheck(rule, ruleset, attributes).problems()
-    return problems or [*_check_recursion(ruleset)]
+            seen: set[tuple[str, Span | None]] = set()
+            for body, chosen in rule_nodes.choices_of(rule.body):
+                # A mistake outside an OR is in every choice.
+                found = RuleCheck(replace(rule, body=body), ruleset, attributes, chosen).problems()
+                problems += [problem for problem in found if (problem.code, problem.span) not in seen]
+                seen |= {(problem.code, problem.span) for problem in found}
+        for rule in () if problems else ruleset.rules:
+            problems += check_policy(rule, ruleset, attributes)
+    return problems or [*_check_recursion(rule_nodes.without_alternatives(ruleset))]
+
+
+def _check_choices(rule: rule_nodes.Rule) -> Iterator[Problem]:
+    """A body with OR stands for a limited number of bodies without it."""
+    number = rule_nodes.number_of_choices(rule.body)
+    if number > MOST_CHOICES:
+        yield Problem(
+            "too-many-branches",
+            f"the ORs of this rule result in {number} combinations; the maximum is {MOST_CHOICES}",
+            rule.span,
+            hint="derive the choices of one OR by separate rules, and use their head as an item",
+        )
 
 
 def _rules_of(head: str, ruleset: rule_nodes.Ruleset) -> list[rule_nodes.Rule]:
@@ -134,8 +161,16 @@ def _arguments(number: int) -> str:
 class RuleCheck:
     """The checks of a single rule."""
 
-    def __init__(self, rule: rule_nodes.Rule, ruleset: rule_nodes.Ruleset, attributes: Attributes) -> None:
+    def __init__(
+        self,
+        rule: rule_nodes.Rule,
+        ruleset: rule_nodes.Ruleset,
+        attributes: Attributes,
+        chosen: Sequence[rule_nodes.Item] = (),
+    ) -> None:
+        """`chosen` are the items of `rule` that are one choice of its alternatives."""
         self.rule = rule
+        self.chosen = chosen
         self.ruleset = ruleset
         self.attributes = attributes
         self.tables = tables_of(ruleset)
@@ -148,12 +183,22 @@ class RuleCheck:
         self.intervals = {atom.name for atom in self.events if atom.name} | set(self.timers)
 
     def problems(self) -> list[Problem]:
+        conditions = [item.expression for item in self.rule.body if isinstance(item, rule_nodes.Condition)]
+        if misjoined := [problem for condition in conditions for problem in misjoined_items(condition)]:
+            return misjoined
         if meant := [atom for atom in self.events if self._is_meant_as_timer(atom)]:
             return [unknown_timer(atom.stream, atom.span) for atom in meant]
         found = [*self._check_events(), *self._check_item_names(), *self._check_timers()]
         found += [problem for item in self.rule.body for problem in self._check_item(item)]
         found += [problem for atom in self._atoms() for problem in self._check_atom(atom)]
         return found or [*self._check_safety()]
+
+    @property
+    def body(self) -> str:
+        """What binds names, for messages."""
+        if not self.chosen:
+            return "the body"
+        return f"the alternative `{shorten(', '.join(map(render_item, self.chosen)))}`"
 
     def _atoms(self) -> list[rule_nodes.Atom]:
         return [*self.events, *self.rows, *(item.atom for item in self.whiles), *(item.atom for item in self.absent)]
@@ -179,7 +224,7 @@ class RuleCheck:
         else:
             yield Problem(
                 "rule-without-event",
-                f"the rule for `{self.rule.head}` has no event in its body",
+                f"the rule for `{self.rule.head}` has no event in {self.body if self.chosen else 'its body'}",
                 self.rule.span,
                 hint="add an event to the body, or use FACT or TABLE for values without a time",
             )
@@ -266,7 +311,7 @@ class RuleCheck:
         if name not in self.intervals:
             yield Problem(
                 "unknown-item",
-                f"`{words}` has unknown event or timer `{name}`",
+                f"`{words}` has unknown event or timer `{name}`" + (f" in {self.body}" if self.chosen else ""),
                 span,
                 label=f"events and timers: {', '.join(sorted(self.intervals))}" if self.intervals else "",
                 hint=did_you_mean(name, self.intervals) or f"name an event: `{name}: stream(...)`",
@@ -345,14 +390,14 @@ class RuleCheck:
                 continue
             for part in _names(argument.expression, lists):
                 if part.name not in bound | listed:
-                    where = "only bound in a `not`" if part.name in forbidden else "not bound in the body"
+                    where = "only bound in a `not`" if part.name in forbidden else f"not bound in {self.body}"
                     yield self._unsafe(part, f"the head uses `{part.name}`, which is {where}", bound | listed)
             yield from self._check_variables(argument.expression, items)
         for item in self.rule.body:
             if isinstance(item, rule_nodes.Condition):
                 for part in _names(item.expression, lists):
                     if part.name not in bound | listed | forbidden:
-                        words = f"the condition uses `{part.name}`, which is not bound in the body"
+                        words = f"the condition uses `{part.name}`, which is not bound in {self.body}"
                         yield self._unsafe(part, words, bound | listed | forbidden)
                 yield from self._check_variables(item.expression, items)
 
@@ -434,8 +479,16 @@ def _check_recursion(ruleset: rule_nodes.Ruleset) -> Iterator[Problem]:
                     span or rule.span,
                     hint="break the cycle: a `not`, `collect` or `IN` cannot depend on the head of its own rule",
                 )
+        chosen = rule.consume or rule.policy not in (None, UNRESTRICTED)
         recursive = any(isinstance(item, rule_nodes.Atom) and _way(item.stream, rule.head, uses) for item in rule.body)
         late = next((item for item in rule.body if isinstance(item, rule_nodes.TimerItem) and _is_late(item)), None)
+        if recursive and chosen:
+            yield Problem(
+                "unstratified",
+                f"`{rule.head}` depends on its own choice: its rule has MATCH or CONSUME",
+                rule.policy_span or rule.span,
+                hint="choose in a rule with another head, which uses the events of this one",
+            )
         if recursive and late is not None:
             yield Problem(
                 "endless-rule",
@@ -446,31 +499,22 @@ def _check_recursion(ruleset: rule_nodes.Ruleset) -> Iterator[Problem]:
 
 
 def missing_base_case(ruleset: rule_nodes.Ruleset) -> str:
-    """A warning about the heads whose rules all need events of each other; empty if there are none."""
-    derived: set[str] = set()
-    while True:
-        found = {
-            rule.head
-            for rule in ruleset.rules
-            if rule.head not in derived
-            and all(
-                item.stream in derived or item.stream not in ruleset.heads
-                for item in rule.body
-                if isinstance(item, rule_nodes.Atom)
-            )
-        }
-        if not found:
-            break
+    """A warning about the heads whose rules all need events or rows of each other; empty if there are none."""
+    rules = rule_nodes.without_alternatives(ruleset).rules
+    heads, derived = dict.fromkeys(rule.head for rule in rules), set[str]()
+    while found := {rule.head for rule in rules if rule.head not in derived and _starts(rule, derived, heads)}:
         derived |= found
-    names = [f"`{head}`" for head in ruleset.heads if head not in derived]
+    names = [f"`{head}`" for head in heads if head not in derived]
     if not names:
         return ""
-    none = (
-        "never has events: each of its rules needs an event"
-        if len(names) == 1
-        else ("never have events: each of their rules needs an event")
-    )
-    return f"{', '.join(names)} {none} of {' or '.join(names)}; add a rule without them"
+    are = "is always empty: each of its" if len(names) == 1 else "are always empty: each of their"
+    return f"{', '.join(names)} {are} rules needs {' or '.join(names)}; add a rule that does not"
+
+
+def _starts(rule: rule_nodes.Rule, derived: Collection[str], heads: Collection[str]) -> bool:
+    """Whether the events and rows in the body of a rule can exist."""
+    streams = (item.stream for item in rule.body if isinstance(item, rule_nodes.Atom))
+    return all(stream in derived or stream not in heads for stream in streams)
 
 
 def _is_late(timer: rule_nodes.TimerItem) -> bool:

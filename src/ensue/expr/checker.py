@@ -419,7 +419,7 @@ class _Checker:
 
     def call(self, expr: expressions.Call) -> Type:
         types = tuple(self.type_of(argument) for argument in expr.arguments)
-        function = FUNCTIONS.get(expr.name)
+        function = FUNCTIONS.get(expr.name) if expr.function is None else expr.function.signature
         if function is None:
             return self.unknown_function(expr)
         if not self.count_fits(function, expr):

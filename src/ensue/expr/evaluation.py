@@ -401,6 +401,9 @@ def _value(expr: expressions.Expr, rows: _Rows) -> Any:
             return _nullif(expr, rows)
         case expressions.Call("contains", (first, second)) if types.element_type(_value(first, rows).type) is not None:
             return containers.contains(_broadcast(_value(first, rows), rows.length), _value(second, rows))
+        case expressions.Call(_, arguments) if expr.function is not None:
+            columns = [_broadcast(_value(argument, rows), rows.length) for argument in arguments]
+            return expr.function.evaluated(columns, rows.length, expr.span)
         case expressions.Call(name, arguments):
             values = [_value(argument, rows) for argument in arguments]
             with overflow(name, expr.span):

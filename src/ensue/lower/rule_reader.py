@@ -159,7 +159,7 @@ class RuleReader:
         for item in self.rule.body:
             self._read_item(item)
         returns = self._returns()
-        pattern = self._pattern(positive)
+        pattern = self._operators() if self.rule.policy in patterns.CONTEXTS else self._pattern(positive)
         yield from self._row_statements(returns)
         yield patterns.PatternQuery(
             pattern,
@@ -168,8 +168,23 @@ class RuleReader:
             returns=returns,
             declares=True,
             rule=self.part.written,
+            policy=self.rule.policy,
+            consume=self.rule.consume or None,
             span=self.rule.span,
         )
+
+    def _operators(self) -> patterns.Pattern:
+        """The events as operands of AND, for a policy that chooses at each operator; relations become conditions."""
+        values = {end.place: end.value for ends in self.ends.values() for end in ends}
+        for relation in self.relations:
+            right = values[relation.right]
+            if relation.window is not None:
+                right = expression_nodes.Binary("+", right, length_of(relation.window), relation.span)
+            comparison = "<" if relation.strict else "<="
+            condition = expression_nodes.Binary(comparison, values[relation.left], right, relation.span)
+            if condition not in self.conditions:
+                self.conditions.append(condition)
+        return self.items[0] if len(self.items) == 1 else patterns.And(tuple(self.items), self.rule.span)
 
     def _pattern(self, positive: int) -> patterns.RelatedItems:
         starts = [start.place.item for start, _ in self.ends.values() if start.place.item < 0]
@@ -190,6 +205,11 @@ class RuleReader:
         """The name of an item. An item without a name gets that of its stream, with a number if there are several."""
         if atom.name is not None:
             return atom.name
+        if self.rule.policy is not None:
+            # The text of the operators, which saved states have, needs names that can be written.
+            name = next(name for name in _numbered(atom.stream) if name not in self._taken)
+            self._taken.append(name)
+            return name
         self._taken.append(atom.stream)
         number = self._taken.count(atom.stream)
         return atom.stream if number == 1 else Further(atom.stream, number)
@@ -555,6 +575,12 @@ def _fields_in(rule: rules.Rule, attributes: Attributes) -> set[str]:
             if isinstance(part, expression_nodes.Field)
         }
     )
+
+
+def _numbered(name: str) -> Iterator[str]:
+    """`A`, `A_2`, `A_3` and so on."""
+    yield name
+    yield from (f"{name}_{number}" for number in count(2))
 
 
 def _attribute_of(argument: rules.Argument) -> expression_nodes.Field:

@@ -14,8 +14,16 @@ from ensue.lower.rule_parts import check_parts, may_meet, parts_of, whole_rule
 from ensue.lower.rule_reader import RuleReader, all_of
 from ensue.nodes.expressions import Binary, Expr, Field, IsNull, conjuncts, substitute_fields
 from ensue.nodes.names import Name, Stream
-from ensue.nodes.patterns import AnyStatements, Event, PatternQuery, Return, Statements, rewrite, walk
-from ensue.nodes.rules import Action, Rule, Ruleset, atoms_of, cause_statements
+from ensue.nodes.patterns import CONTEXTS, AnyStatements, Event, PatternQuery, Return, Statements, rewrite, walk
+from ensue.nodes.rules import (
+    Action,
+    Alternatives,
+    Rule,
+    Ruleset,
+    atoms_of,
+    cause_statements,
+    without_alternatives,
+)
 
 RESULT = "v"
 """The variable of an event of a head in the statement whose matches are the result."""
@@ -32,8 +40,13 @@ def resolve_rules(statements: AnyStatements) -> AnyStatements:
     for number, rule in enumerate(ruleset.rules, start=1):
         if rule.head in ruleset.derived_tables:
             continue
-        for part in parts_of(rule, number, ruleset, attributes, meets):
-            made += RuleReader(part, number, ruleset, attributes).statements()
+        queries = (
+            query
+            for part in parts_of(rule, number, ruleset, attributes, meets)
+            for query in RuleReader(part, number, ruleset, attributes).statements()
+        )
+        # Each operator of a policy gets the keys, so they are needed before the policy is lowered.
+        made += map(_keyed, queries) if rule.policy is not None else queries
     results = [result_of(head, attributes[head], first_rule(ruleset, head)) for head in ruleset.heads]
     return replace(
         statements,
@@ -62,6 +75,14 @@ def rule_problems(statements: Statements) -> Iterator[Problem]:
         attributes, meets = declared_attributes(statements), may_meet(statements)
         for rule in ruleset.event_rules:
             yield from check_parts(rule, ruleset, attributes, meets)
+
+
+def resolve_alternatives(statements: AnyStatements) -> AnyStatements:
+    """The statements with one rule for each choice of the alternatives in a body."""
+    ruleset = statements.ruleset
+    if ruleset is None or not any(isinstance(item, Alternatives) for rule in ruleset.rules for item in rule.body):
+        return statements
+    return replace(statements, ruleset=without_alternatives(ruleset))
 
 
 def is_result_of(query: PatternQuery, head: Stream) -> bool:
@@ -190,6 +211,8 @@ def _is_field(expression: Expr, name: str | None) -> bool:
 
 def _keyed(query: PatternQuery) -> PatternQuery:
     """A rule with its keys. Conditions that the keys imply are removed."""
+    if query.partition_by or (query.policy in CONTEXTS and any(event.positions for event in _events(query))):
+        return query
     keys = _shared_fields(query)
     left = [condition for condition in conjuncts(query.where) if not _is_about_keys(condition, keys)]
     return replace(query, partition_by=keys, where=all_of(left))

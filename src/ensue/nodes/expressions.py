@@ -197,11 +197,15 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """`abs(x)`; the name is kept in lower case."""
+    """`abs(x)`; the name is kept in lower case.
+
+    `function` is the function of the user (`ensue.expr.user_functions`) with this name, None for those of Ensue.
+    """
 
     name: str
     arguments: tuple[Expr, ...]
     span: Span | None = field(default=None, compare=False, repr=False)
+    function: Any = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, slots=True)

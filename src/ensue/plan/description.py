@@ -42,6 +42,7 @@ from ensue.plan.monitors import MOST_STEPS, GraphMonitor, MonitorStep
 from ensue.plan.planner import plan_without_data, precedence
 from ensue.plan.plans import AbsencePlan, GraphPlan, QueryPlan, Retention
 from ensue.plan.retention import longer, slicing_of, uncut_reason
+from ensue.text.citations import functions_in
 from ensue.text.render import (
     render_constraint,
     render_expression,
@@ -131,6 +132,7 @@ def explain_query(query: PatternQuery, plan: QueryPlan, program: Sequence[Patter
             ("CHOICE", choice_lines(plan)),
             ("GRAPH", (*_durations([plan]), *GraphWords(plan).lines())),
             ("PLAN", _plan(plan)),
+            ("FUNCTIONS", _functions(query)),
             ("STATE", _state([plan], {})),
             ("CONSTRAINTS", _constraints(plan, plan.law) if plan.law is not None else ()),
             ("SPARK", _spark_together(query, program) if streams else _spark(plan)),
@@ -155,7 +157,7 @@ def _heading(query: PatternQuery) -> str:
 
 def _written(query: PatternQuery) -> list[str]:
     """The statement as the user wrote it; a table look-up is described in words."""
-    if query.rule is not None:
+    if query.rule is not None and query.rule.body:
         return render_rule(query.rule).splitlines()
     if query.lookup is not None:
         return [_called(query)]
@@ -172,6 +174,11 @@ def tables_in_words(ruleset: Ruleset) -> str:
         itself = " and itself" if any(name in used_by(rule) for rule in rules) else ""
         lines.append(f"  {name}: rows, computed when a run begins, from {', '.join(used)}{itself}")
     return "\n".join(["TABLES", *lines]) if lines else ""
+
+
+def _functions(query: PatternQuery) -> list[str]:
+    """The functions of the user that a query calls, with their types."""
+    return [str(function) for _, function in sorted(functions_in(query).items())]
 
 
 def _filled(*sections: tuple[str, Iterable[str]]) -> tuple[tuple[str, tuple[str, ...]], ...]:
@@ -206,11 +213,12 @@ def _explain_context(
         tuple(plans),
         given,
         _filled(
-            (_heading(query), render_query(query).splitlines()),
+            (_heading(query), _written(query)),
             ("STREAMS", streams),
             ("CHOICE", context_lines(query, stages)),
             ("GRAPH", (*_durations(plans), *_operators(plans, given))),
             ("PLAN", _plan_of_operators(query, plans, given)),
+            ("FUNCTIONS", _functions(query)),
             ("STATE", _state(plans, given)),
             ("CONSTRAINTS", (line for plan in plans if plan.law is not None for line in _constraints(plan, plan.law))),
             ("SPARK", _spark_together(query, program or (query,)) if streams or len(plans) > 1 else _spark(plans[0])),
