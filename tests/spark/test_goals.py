@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 import ensue
-from spark.streams import SMALL, feed_of, settings
+from spark.streams import SMALL, Feed, feed_of, settings
 from spark.test_state import PROGRAM, ROWS, begun, events
 
 PAID = "PATTERN paid SEQ(Order o, Paid p) PARTITION BY id WITHIN 10 RETURN o.id AS id, p.t AS at"
@@ -49,14 +49,13 @@ def test_too_many_rows_and_streams_are_refused(spark: SparkSession) -> None:
     assert endless.value.code == "streaming-frame"
 
 
-def test_what_a_stopped_stream_waits_for(spark: SparkSession, tmp_path: Path) -> None:
-    feed = begun(tmp_path / "in")
-    checkpoint = str(tmp_path / "checkpoint")
+def run(spark: SparkSession, feed: Feed, program: str, results: tuple[str, ...], checkpoint: str) -> None:
+    """Runs a stream until it has read all files, and stops it."""
     with settings(spark, SMALL):
         running = ensue.start(
             feed.stream(spark, "t", "10 seconds"),
-            PROGRAM,
-            to=dict.fromkeys(("ordered", "either", "quiet"), lambda rows, batch: None),
+            program,
+            to=dict.fromkeys(results, lambda rows, batch: None),
             checkpointLocation=checkpoint,
             time="t",
             type="type",
@@ -65,6 +64,11 @@ def test_what_a_stopped_stream_waits_for(spark: SparkSession, tmp_path: Path) ->
         )
     with running:
         running.processAllAvailable()
+
+
+def test_what_a_stopped_stream_waits_for(spark: SparkSession, tmp_path: Path) -> None:
+    checkpoint = str(tmp_path / "checkpoint")
+    run(spark, begun(tmp_path / "in"), PROGRAM, ("ordered", "either", "quiet"), checkpoint)
     found = ensue.waiting(checkpoint, PROGRAM, spark=spark)
     said = sorted((row["name"], row["id"], row["awaited"].split(" after")[0]) for row in found.to_pylist())
     assert said[:2] == [("either", 3, "E e"), ("either", 5, "E e")]
@@ -86,19 +90,7 @@ def test_a_stream_with_a_chain_of_rules_and_several_keys(spark: SparkSession, tm
     """Each group of keys has its own state, which has only the columns that the group reads."""
     feed = feed_of(tmp_path / "in", [of_kinds(rows) for rows in (ROWS, [(20, "Z", 6)])])
     checkpoint = str(tmp_path / "checkpoint")
-    with settings(spark, SMALL):
-        running = ensue.start(
-            feed.stream(spark, "t", "10 seconds"),
-            CHAIN,
-            to=dict.fromkeys(("ie", "e", "other"), lambda rows, batch: None),
-            checkpointLocation=checkpoint,
-            time="t",
-            type="type",
-            buckets=2,
-            status=False,
-        )
-    with running:
-        running.processAllAvailable()
+    run(spark, feed, CHAIN, ("ie", "e", "other"), checkpoint)
     found = ensue.waiting(checkpoint, CHAIN, spark=spark)
     said = {(row["name"], row["awaited"].split(" after")[0], *row["then"]) for row in found.to_pylist()}
     assert said == {
