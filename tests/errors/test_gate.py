@@ -427,9 +427,9 @@ def test_each_text_is_parsed_once(query: Any, constraints: Any, number: int, mon
     parsed: list[str] = []
     parse = parser._parse
 
-    def counting(text: str, start: str, name: str) -> Any:
+    def counting(text: str, *rest: Any) -> Any:
         parsed.append(text)
-        return parse(text, start, name)
+        return parse(text, *rest)
 
     monkeypatch.setattr(parser, "_parse", counting)
     options: dict[str, Any] = {"constraints": constraints}

@@ -135,7 +135,7 @@ def test_a_time_zone_that_is_not_declared() -> None:
         ("PATTERN A a WHERE twice(a.x)", "not-a-condition", 19),
         ("PATTERN A a WHERE tvice(a.x) = 1", "unknown-function", 19),
         ("RULE h(x) <- a: near(x, 1)", "stream-clash", 17),
-        ("RULE h(x) <- A(x=x), NOT nears(x, 1)", "unknown-function", 26),
+        ("RULE h(x) <- A(x=x), NOT nears(x, 1)", "absent-stream", 22),
     ],
 )
 def test_mistakes_in_a_query(text: str, code: str, place: int) -> None:

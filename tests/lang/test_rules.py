@@ -301,7 +301,6 @@ def test_conditions_of_the_strategy_are_read_as_such(expression: Expr) -> None:
         ("RULE a(x) <- o: order(x), extend(o, 6 hours)", "timer-arguments"),
         ("RULE a(x) <- o: order(x), {o} within 5 EVENTS", "rule-window"),
         ("RULE a(x) <- o: order(x), {o} within -5", "window-size"),
-        ("RULE a(x) <- order(x), NOT (shipped(x))", "unknown-function"),
         ("TABLE a(x, x)", "duplicate-column"),
         ("STREAM a(x, y, x)", "duplicate-column"),
         ("FACT a(x=1, x=2)", "duplicate-column"),
@@ -327,7 +326,6 @@ def test_the_language_page_names_every_timer_and_relation() -> None:
 @pytest.mark.parametrize(
     ("text", "hint"),
     [
-        ("RULE a(x) <- order(x), NOT shipped(x)", "name the interval without such events: `while w: not shipped(x)`"),
         ("RULE late(id) <- o = order(id)", "write a colon after the name of an item: `o: order(id)`"),
         (
             "RULE late(id) <- o: order(id), w = extend(o, 6 hours)",

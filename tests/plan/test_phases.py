@@ -29,6 +29,7 @@ from inside import (
 PROGRAM = """
 TABLE price(product, amount);
 RULE overdue(id, a) <- o: order(id=id, product=p), w: extend(o, 6), while w: not shipped(id=id), price(p, a);
+RULE either(id) <- a: late(id=id) OR b: early(id=id);
 PATTERN chosen AND(A, FOLLOWS(B b, C c, 5)) PARTITION BY k WITHIN 10 MATCH RECENT;
 PATTERN whole FOLLOWS(A, AND(B b, C c), 5) WITHIN 10;
 PATTERN spanned SEQ(COLLECT F f, A a) WITHIN 10 RETURN span_start();
@@ -52,7 +53,7 @@ def test_a_lowered_program_has_no_rules_and_no_contexts() -> None:
     assert isinstance(lowered, LoweredProgram)
     assert not isinstance(lowered, CheckedProgram)
     assert not lowered.ruleset.rules
-    assert {str(query.name) for query in lowered.declared} == {"order+price#1.1", "overdue", "chosen#1"}
+    assert {str(query.name) for query in lowered.declared} == {"order+price#1.1", "overdue", "either", "chosen#1"}
 
 
 def test_graphs_see_no_operators() -> None:

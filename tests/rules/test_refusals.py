@@ -63,6 +63,15 @@ def test_lists_and_structs_in_heads_are_compared() -> None:
     assert found.to_pylist() == [{"start": 1, "end": 1, "list": [1, 2], "part": {"x": 1}}]
 
 
+@pytest.mark.parametrize(
+    ("item", "code"), [("NOT shipped(x)", "absent-stream"), ("NOT (shipped(x))", "unknown-function")]
+)
+def test_an_absence_without_an_interval_is_about_a_table(item: str, code: str) -> None:
+    with pytest.raises(ensue.QueryError) as caught:
+        ensue.parse(f"RULE a(x) <- ordered(x), {item}")
+    assert caught.value.code == code
+
+
 def test_a_rule_that_compares_lists_does_not_speak_of_partition_by() -> None:
     with pytest.raises(ensue.QueryError, match="the rule compares `list`, whose type") as caught:
         ensue.run(ATTRIBUTES, "RULE h(l) <- x: a(list=l), y: b(list=l)", time="t", type="type")

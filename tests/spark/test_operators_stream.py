@@ -146,7 +146,7 @@ def test_what_is_kept_can_be_looked_at(case: Case) -> None:
     events = [(event.stream, event.start) for event in case.parsed_events()]
     step = task.step(None, payload(events), 1000)
     assert step.state is not None
-    look = look_at(step.state)
+    look = look_at(step.state, {})
     (row,) = look.rows(0, step.state).to_pylist()
     assert dict(row["key"]) == {"k": "1"}
     assert row["events"] > 0

@@ -1,13 +1,14 @@
 """Every case of rules as a stream of several micro-batches, its events out of order: the same derived events, in time.
 
 A stream costs more than a case. So the cases of a kind run as one program: streams, heads and tables have the number of
-their case behind their names. Fields of one name are of one type in all of them.
+their case behind their names. Cases whose fields of one name have different types run apart.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass, replace
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -215,27 +216,47 @@ class Group:
         return pa.table(columns, schema=schema)
 
 
-Groups = dict[tuple[str, bool], Group]
-"""The groups by kind, and by whether their cases are beyond the sample that `make test` runs."""
+Key = tuple[str, bool, int]
+"""The kind of a group, whether its cases are beyond the sample that `make test` runs, and a number."""
+
+Groups = dict[Key, Group]
+
+
+def types_of(case: Case) -> dict[str, type]:
+    """The types of the fields of a case; all numbers are of one type."""
+    values = [(name, value) for event in case.parsed_events() for name, value in event.fields.items()]
+    return {name: float if type(value) is int else type(value) for name, value in values if value is not None}
+
+
+def keys_of_cases() -> dict[int, Key]:
+    """The group of each case: the first one of its kind in which no field has another type."""
+    known: dict[Key, dict[str, type]] = {}
+    found: dict[int, Key] = {}
+    for _, case in ACCEPTED:
+        own = types_of(case)
+        keys = ((kind_of(case), is_beyond_sample(case), number) for number in count())
+        key = next(key for key in keys if all(known.get(key, {}).get(name, kind) is kind for name, kind in own.items()))
+        known.setdefault(key, {}).update(own)
+        found[id(case)] = key
+    return found
+
+
+KEYS = keys_of_cases()
 
 
 @pytest.fixture(scope="module")
 def groups(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Groups:
     return {
-        (kind, beyond): Group(
-            spark,
-            tmp_path_factory.mktemp("rules"),
-            kind,
-            [case for _, case in ACCEPTED if (kind_of(case), is_beyond_sample(case)) == (kind, beyond)],
+        key: Group(
+            spark, tmp_path_factory.mktemp("rules"), key[0], [case for _, case in ACCEPTED if KEYS[id(case)] == key]
         )
-        for kind in DELAYS
-        for beyond in (False, True)
+        for key in dict.fromkeys(KEYS.values())
     }
 
 
 @each(ACCEPTED, is_slow=is_beyond_sample)
 def test_stream(case: Case, groups: Groups) -> None:
-    group = groups[kind_of(case), is_beyond_sample(case)]
+    group = groups[KEYS[id(case)]]
     found = group.found(case)
     heads = heads_of(case)
     rows = [
@@ -250,7 +271,7 @@ def test_stream(case: Case, groups: Groups) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", DELAYS)
 def test_groups_run_in_several_micro_batches(kind: str, groups: Groups) -> None:
-    group = groups[kind, True]
+    group = groups[kind, True, 0]
     group.found(group.cases[0])
     assert group.ran is not None
     assert len([report for report in group.ran.progress if report["numInputRows"]]) == FILES + 1

@@ -410,7 +410,7 @@ class RuleRules(ValueRules):
                 return part
             case Call() if self._is_event(part):
                 return (self._event(part),)
-            case Unary("not", Call() as call) if self._is_event(call):
+            case Unary("not", Call() as call) if self._is_absence(part, call):
                 return (rules.Absent(self._event(call), part.span),)
             case Binary("and", left, right) if self._has_event(part):
                 return (*self._parts(left), *self._parts(right))
@@ -424,8 +424,14 @@ class RuleRules(ValueRules):
         """Whether AND and OR join an event to something, as in `q < 3 OR late(id)`."""
         if isinstance(part, Binary) and part.operator in ("and", "or"):
             return self._has_event(part.left) or self._has_event(part.right)
-        call = part.operand if isinstance(part, Unary) and part.operator == "not" else part
-        return isinstance(call, Call) and self._is_event(call)
+        if isinstance(part, Unary) and part.operator == "not" and isinstance(part.operand, Call):
+            return self._is_absence(part, part.operand)
+        return isinstance(part, Call) and self._is_event(part)
+
+    def _is_absence(self, part: Unary, call: Call) -> bool:
+        """Whether NOT of a call is an absence in a table. `NOT (x(...))` is a condition."""
+        assert part.span is not None
+        return self._is_event(call) and call.span is not None and call.span.end == part.span.end
 
     def _is_event(self, call: Call) -> bool:
         """Whether a call as an item is an event. In parentheses, it is always a condition."""
