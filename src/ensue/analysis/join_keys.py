@@ -56,9 +56,9 @@ class JoinKey:
         declared = declarations(self.queries)
         found: dict[Stream, dict[str, None]] = {}
         for query, own in zip(self.queries, self.fields, strict=True):
-            for event in _events(query.pattern):
-                if event.stream not in declared and event.variable in own:
-                    found.setdefault(event.stream, {})[own[event.variable]] = None
+            for variable, stream in _variables(query.pattern):
+                if stream not in declared and variable in own:
+                    found.setdefault(stream, {})[own[variable]] = None
         return {stream: tuple(names) for stream, names in found.items()}
 
     @property
@@ -101,7 +101,7 @@ def join_key(queries: Sequence[PatternQuery]) -> JoinKey | NoJoinKey:
     for fields in islice(product(*choices), MOST_CHOICES):
         if _is_kept(queries, fields):
             return JoinKey(tuple(queries), fields)
-    return NoJoinKey("its streams do not keep a common key")
+    return NoJoinKey("they share no key that their streams keep")
 
 
 def _obstacle(query: PatternQuery) -> str:
@@ -129,18 +129,24 @@ def _obstacle(query: PatternQuery) -> str:
 
 def _missing_link(query: PatternQuery) -> str:
     """The first item that no equality connects with those before."""
-    names = [event.variable for event in _events(query.pattern)]
-    links = _links(query)
+    names = [variable for variable, _ in _variables(query.pattern)]
     if len(names) < 2:
         return "the query has only one event"
-    near = {name: {other for key, ends in links.items() if key[0] == name for other, _ in ends} for name in names}
-    reached = [names[0]]
-    for name in reached:
-        reached += [other for other in names if other in near[name] and other not in reached]
-    apart = [name for name in names if name not in reached]
+    apart = _apart(names, _links(query))
     if apart:
         return f"no equality connects `{names[0]}` and `{apart[0]}`"
-    return "its equalities are about several keys, or connect items only through a NOT or a list"
+    if _apart(_positive(query.pattern), _links(query)):
+        return "its equalities connect items through a NOT or a list, which may have no event"
+    return "its equalities compare several keys"
+
+
+def _apart(names: Sequence[Name], links: Links) -> list[Name]:
+    """The variables that equalities do not connect with the first one, whatever their fields."""
+    near = {name: {other for key, ends in links.items() if key[0] == name for other, _ in ends} for name in names}
+    reached = [*names[:1]]
+    for name in reached:
+        reached += [other for other in names if other in near[name] and other not in reached]
+    return [name for name in names if name not in reached]
 
 
 # --- the keys of one statement
@@ -149,7 +155,7 @@ def _missing_link(query: PatternQuery) -> str:
 def _keys_of(query: PatternQuery, declared: Collection[Stream]) -> Iterator[FieldOf]:
     """The ways to choose one field of each variable so that all are equal in each match."""
     events = _events(query.pattern)
-    variables = [event.variable for event in events if event.variable is not None]
+    variables = [variable for variable, _ in _variables(query.pattern)]
     if query.partition_by:
         for key in query.partition_by:
             if len(variables) == len(events) and key not in TIME_NAMES:
@@ -160,15 +166,16 @@ def _keys_of(query: PatternQuery, declared: Collection[Stream]) -> Iterator[Fiel
         if events[0].stream in declared and not query.declares:
             yield {}
         for column in query.returns if query.declares else ():
-            if isinstance(column.expression, Field) and column.expression.variable in variables:
-                yield {column.expression.variable: column.expression.name}
+            match column.expression:
+                case Field(variable, name) if variable is not None:
+                    yield {variable: name}
         return
     links = _links(query)
     positive = _positive(query.pattern)
-    for name in dict.fromkeys(field for variable, field in links if variable == positive[0]):
-        key = _spread({positive[0]: name}, set(positive), links)
-        if key.keys() >= set(positive) and _reaches_items(query.pattern, key, links):
-            yield key
+    for first in dict.fromkeys(field for variable, field in links if variable == positive[0]):
+        own = _spread({positive[0]: first}, set(positive), links)
+        if own.keys() >= set(positive) and _reaches_items(query.pattern, own, links):
+            yield own
 
 
 def _links(query: PatternQuery) -> Links:
@@ -176,8 +183,9 @@ def _links(query: PatternQuery) -> Links:
     found: dict[tuple[Name, str], list[tuple[Name, str]]] = {}
     for condition in conjuncts(query.where):
         match condition:
-            case Binary("=", Field(x, left), Field(y, right)) if x is not None and y is not None and x != y:
-                if left not in TIME_NAMES and right not in TIME_NAMES:
+            case Binary("=", Field(x, left) as one, Field(y, right) as other) if x is not None and y is not None:
+                is_read = not one.asks_state and not other.asks_state
+                if x != y and is_read and left not in TIME_NAMES and right not in TIME_NAMES:
                     found.setdefault((x, left), []).append((y, right))
                     found.setdefault((y, right), []).append((x, left))
     return {key: tuple(dict.fromkeys(ends)) for key, ends in found.items()}
@@ -228,6 +236,10 @@ def _inner_items(pattern: Pattern) -> Iterator[Pattern]:
         yield from _inner_items(pattern.item)
 
 
+def _variables(pattern: Pattern) -> list[tuple[Name, Stream]]:
+    return [(event.variable, event.stream) for event in _events(pattern) if event.variable is not None]
+
+
 def _events(pattern: Pattern) -> list[Event]:
     return [node for node in walk(pattern) if isinstance(node, Event)]
 
@@ -246,10 +258,10 @@ def _is_kept(queries: Sequence[PatternQuery], fields: Sequence[FieldOf]) -> bool
             own = _returned(query, key)
             kept[query.name] = kept.get(query.name, own) & own
     return all(kept.values()) and all(
-        key[event.variable] in kept[event.stream]
+        key[variable] in kept[stream]
         for query, key in zip(queries, fields, strict=True)
-        for event in _events(query.pattern)
-        if event.stream in kept and event.variable in key
+        for variable, stream in _variables(query.pattern)
+        if stream in kept and variable in key
     )
 
 

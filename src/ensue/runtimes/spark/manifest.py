@@ -41,9 +41,7 @@ class Manifest:
     """The fields by whose values events are in buckets if there are no keys: `Login.user`."""
 
 
-def manifest_of(
-    task: BucketTask, inputs: Sequence[InputTable], buckets: int, joined: tuple[str, ...] = ()
-) -> Manifest:
+def manifest_of(task: BucketTask, inputs: Sequence[InputTable], buckets: int, joined: tuple[str, ...] = ()) -> Manifest:
     queries = query_text(task.plans, task.derivations, task.states, task.inputs)
     return Manifest(task.keys, buckets, task.eager, queries, tuple(map(_described, inputs)), joined=joined)
 
