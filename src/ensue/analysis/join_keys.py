@@ -67,6 +67,11 @@ class JoinKey:
         return any(len(names) > 1 for names in self.by_stream.values())
 
     @property
+    def keeps_nulls(self) -> bool:
+        """Whether events without a key count: a declared stream that uses each event alone also has those."""
+        return any(key and is_about_one(query) for query, key in zip(self.queries, self.fields, strict=True))
+
+    @property
     def words(self) -> str:
         """The equality in the longest statement, as the user could write it."""
         own = max(self.fields, key=len)

@@ -264,7 +264,7 @@ def join_hashes(inputs: Sequence[FrameInput], place: int, joined: JoinedRows) ->
     """Return, for each key field of an input, a hash of its value in the rows of its streams, and null in others."""
     compared = [(entry, name) for entry, own in zip(inputs, joined.fields, strict=True) for name in own]
     entry, fields = inputs[place], joined.fields[place]
-    return routes(entry, {name: routed_value(entry, name, compared) for name in fields}, fields)
+    return routes(entry, {name: routed_value(entry, name, compared) for name in fields}, fields, joined.key.keeps_nulls)
 
 
 def _key_column(entry: FrameInput, key: str) -> str:

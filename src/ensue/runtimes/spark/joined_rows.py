@@ -109,14 +109,20 @@ def with_marks(inputs: Sequence[FrameInput], joined: JoinedRows) -> tuple[FrameI
     return tuple(found)
 
 
-def routes(entry: FrameInput, values: dict[str, Column], fields: dict[str, tuple[Stream, ...]]) -> dict[str, Column]:
-    """Return, for each key field, a hash of its value in the rows of its streams, and null in others."""
+def routes(
+    entry: FrameInput, values: dict[str, Column], fields: dict[str, tuple[Stream, ...]], keeps_nulls: bool
+) -> dict[str, Column]:
+    """Return, for each key field, a hash of its value in the rows of its streams, and null in others.
+
+    Rows with null in the field have null, too, or, with `keeps_nulls`, one hash.
+    """
     found = {}
     for name, streams in fields.items():
-        used = column(name).isNotNull()
+        conditions = [] if keeps_nulls else [column(name).isNotNull()]
         if entry.item.type is not None:
-            used = used & in_streams(entry.item, streams)
-        found[name] = F.when(used, F.xxhash64(values[name]))
+            conditions.append(in_streams(entry.item, streams))
+        hashed = F.xxhash64(values[name])
+        found[name] = F.when(reduce(Column.__and__, conditions), hashed) if conditions else hashed
     return found
 
 
