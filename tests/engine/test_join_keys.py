@@ -43,7 +43,7 @@ SHAPES = (
     "SEQ({A} a, NOT SEQ({C} n, NOT {B} m), {B} b)",
     "SEQ({A} a, {C} n{{1,2}}, {B} b)",
     "SEQ({A} a, AND({B} b, {C} n))",
-    "SEQ(AND({A} a, NOT {C} n, {B} b) WITHIN 4, {C} m)",
+    "AND({A} a, NOT {C} n, {B} b)",
 )
 RULES = (
     "RULE h(k, w) <- a: {A}({0}=k, {1}=w), b: {B}({2}=k); RULE g(k, w) <- i: h(k=k), n: {C}({3}=w), j: {A}({3}=k)",
@@ -63,7 +63,8 @@ def patterns(draw: st.DrawFn) -> str:
     links += [f"{name}.{own[name]} = a.{own['a']}" for name in "nm" if f" {name}" in shape]
     if draw(st.booleans()):
         links.append(draw(st.sampled_from(["a.z < b.z", "a.x = b.y", "b.z > 0"])))
-    window = draw(st.sampled_from(["", " WITHIN 4", " WITHIN 4 ALLOWING TIES"]))
+    windows = [" WITHIN 4", " WITHIN 4 ALLOWING TIES"]
+    window = draw(st.sampled_from(windows if shape.startswith("AND") else ["", *windows]))
     returned = draw(st.sampled_from(["", " RETURN a.t AS t, b.x AS x, a.y AS y"]))
     return f"PATTERN {shape.format(**streams)} WHERE {' AND '.join(draw(st.permutations(links)))}{window}{returned}"
 
