@@ -48,7 +48,7 @@ def test_spark_benchmarks_give_every_figure() -> None:
 
 
 def test_constraint_benchmarks_give_every_figure(tmp_path: Path) -> None:
-    sizes = ["--traces", "60", "--concurrent", "10", "--batch", "200", "--runs", "1", "--points", "2"]
+    sizes = ["--traces", "60", "--concurrent", "10", "--batch", "200", "--runs", "1", "--points", "2", "--open", "10"]
     plots = ["--plots", str(tmp_path)] if find_spec("matplotlib") else []
     done = subprocess.run(
         [sys.executable, str(FOLDER / "constraints.py"), *sizes, "--window", *plots, "--format", "json"],
@@ -57,7 +57,7 @@ def test_constraint_benchmarks_give_every_figure(tmp_path: Path) -> None:
         check=True,
     )
     figures = json.loads(done.stdout)
-    assert len(figures) == 18
+    assert len(figures) == 24
     assert sum(figure["measure"] == "ms" for figure in figures) == 6
     assert len(list(tmp_path.glob("*.svg"))) == (4 if plots else 0)
 

@@ -92,6 +92,13 @@ def test_check_reports_every_problem_of_every_file(folder: Path) -> None:
     assert result.stderr.endswith("2 files checked, 3 problems\n")
 
 
+def test_check_knows_moments_by_functions_of_durations(folder: Path) -> None:
+    """Nothing else in the program says that times are timestamps."""
+    (folder / "soon.ensue").write_text("PATTERN SEQ(A a, B b) WHERE seconds(b.t - a.t) < 5")
+    result = ensue_command("check", "soon.ensue")
+    assert (result.exit_code, result.stderr) == (0, "1 file checked, 0 problems\n")
+
+
 def test_check_sees_times_that_cannot_hold(folder: Path) -> None:
     (folder / "never.ensue").write_text("PATTERN SEQ(A a, B b) WHERE b.t - a.t > 2 hours\n  WITHIN 1 hour")
     result = ensue_command("check", "never.ensue", "--format", "json")
@@ -117,7 +124,7 @@ def test_check_and_fmt_of_stdin(folder: Path) -> None:
     assert checked.exit_code == 1
     assert " --> stdin:1:18" in checked.stderr
     formatted = CliRunner().invoke(app, ["fmt", "-"], input=rough)
-    assert (formatted.exit_code, formatted.stdout) == (0, "PATTERN p\n  SEQ(A a, B b)\n  WITHIN 1 hour;\n")
+    assert (formatted.exit_code, formatted.stdout) == (0, "PATTERN p\n  SEQ(A a, B b)\n  WITHIN 1h;\n")
     only = CliRunner().invoke(app, ["fmt", "--check", "-", "--format", "json"], input=rough)
     assert (only.exit_code, json.loads(only.stdout)) == (1, [{"file": "stdin", "changed": True}])
     broken = CliRunner().invoke(app, ["check", "-"], input=b"\xff")
@@ -212,7 +219,7 @@ def test_order_of_events_at_the_same_time(folder: Path) -> None:
     columns = ["--time", "t", "--type", "type", "--order", "day", "--order", "n"]
     found = ensue_command("detect", "ticks.ensue", "--events", "ticks.csv", *columns, "--format", "json")
     assert json.loads(found.stdout) == {"pattern_1": [{"n": 2}]}
-    why = ensue_command("why-not", "ticks.ensue", "--data", "ticks.csv", *columns, "--format", "json")
+    why = ensue_command("why-not", "ticks.ensue", "--events", "ticks.csv", *columns, "--format", "json")
     assert json.loads(why.stdout)["matches"] == 1
     page = ensue_command("report", "ticks.ensue", "--events", "ticks.csv", *columns, "--format", "json")
     assert json.loads(page.stdout)["matches"] == {"pattern_1": 1}
@@ -233,7 +240,7 @@ def test_a_notice_about_ties_is_one_line_that_names_the_option(folder: Path) -> 
     assert "Notice" not in found.stderr
     page = ensue_command("report", "ticks.ensue", "--events", "ticks.csv", *columns)
     assert page.stderr.startswith(said)
-    why = ensue_command("why-not", "ticks.ensue", "--data", "ticks.csv", *columns)
+    why = ensue_command("why-not", "ticks.ensue", "--events", "ticks.csv", *columns)
     assert "use `--order` or ALLOWING TIES" in why.stdout
     ordered = ensue_command("detect", "ticks.ensue", "--events", "ticks.csv", *columns, "--order", "n")
     assert "notice" not in ordered.stderr
@@ -271,7 +278,7 @@ def test_rules_and_tables(folder: Path) -> None:
     assert json.loads(result.stdout) == {"pair": [{"start": 1, "end": 3, "id": 1}]}, result.stderr
     assert "unnamed-table" in ensue_command("detect", "rules.ensue", *given, "--table", "price.csv").stderr
     assert "no-table" in ensue_command("detect", "rules.ensue", *given).stderr
-    asked = ["--data", *given[1:], "--name", "costly"]
+    asked = [*given, "--pattern", "costly"]
     why = ensue_command("why-not", "rules.ensue", *asked, "--table", "price=price.csv")
     assert json.loads(why.stdout)["matches"] == 1, why.stderr
     assert "no-table" in ensue_command("why-not", "rules.ensue", *asked).stderr
@@ -313,7 +320,7 @@ def test_detect_as_csv(folder: Path) -> None:
 def test_detect_as_table(folder: Path) -> None:
     result = detect("events.csv")
     assert result.exit_code == 0
-    for text in ("pair", "took", "2025-03-10 08:10:00", "0:10:00", "lone"):
+    for text in ("pair", "took", "2025-03-10 08:10:00", "10m", "lone"):
         assert text in result.stdout
     assert "... and 1 more" in detect("events.csv", "--rows", "0").stdout
 
@@ -392,6 +399,21 @@ def test_bench_of_drawn_events() -> None:
         assert figure["units"] > 0
 
 
+def test_bench_of_a_file(folder: Path) -> None:
+    """Without a program: the patterns that `ensue init` proposes, with the columns that it finds."""
+    rows = "".join(
+        f"2025-03-10T{hour:02}:{5 * kind:02}:00,{'AB'[kind]},{hour}\n" for hour in range(20) for kind in (0, 1)
+    )
+    (folder / "many.csv").write_text("t,type,id\n" + rows)
+    made = json.loads(ensue_command("init", "--events", "many.csv", "--to", "first", "--format", "json").stdout)
+    speed = ensue_command("bench", "--events", "many.csv", "--runs", "1", "--format", "json")
+    figures = json.loads(speed.stdout)
+    assert {figure["name"]: figure["matches"] for figure in figures} == made["matches"]
+    assert {figure["events"] for figure in figures} == {40}
+    other = ensue_command("bench", "--events", "many.csv", "--time", "at", "--runs", "1")
+    assert (other.exit_code, "no-such-column" in other.stderr) == (2, True)
+
+
 def test_bench_of_a_program(folder: Path) -> None:
     own = ["bench", "pair.ensue", "--events", "events.csv", "--time", "t", "--type", "type", "--runs", "1"]
     figures = json.loads(ensue_command(*own, "--format", "json").stdout)
@@ -402,6 +424,84 @@ def test_bench_of_a_program(folder: Path) -> None:
     table = ensue_command(*own).stdout
     assert "events per second" in table
     assert "lone" in table
+
+
+LOG = """\
+2025-03-10 08:00:00 INFO A of 1
+2025-03-10 08:10:00 INFO B of 1
+2025-03-10 09:00:00 WARN A of 2
+"""
+OF_A_LOG = r"(?P<t>\S+ \S+) \w+ (?P<type>\w) of (?P<id>\d+)"
+
+
+@pytest.mark.parametrize("name", ["events.parquet", "events.csv", "events.csv.gz", "events.json", "events.jsonl"])
+def test_events_from_stdin(folder: Path, name: str) -> None:
+    """The content tells the format."""
+    content = (folder / name).read_bytes()
+    given = ["detect", "pair.ensue", "--events", "-", "--time", "t", "--type", "type", "--format", "json"]
+    result = CliRunner().invoke(app, given, input=content)
+    assert (result.exit_code, json.loads(result.stdout)) == (0, FOUND), result.stderr
+
+
+def test_logs_from_stdin(folder: Path) -> None:
+    given = ["--time", "t", "--type", "type", "--format", "json"]
+    parsed = CliRunner().invoke(
+        app, ["detect", "pair.ensue", "--events", "-", *given, "--parse", OF_A_LOG], input=LOG + "odd\n"
+    )
+    assert json.loads(parsed.stdout)["lone"] == [{"id": "2"}], parsed.stderr
+    assert "warning: 1 line of `stdin` ignored: --parse does not match, first line 4" in parsed.stderr
+    (folder / "warned.ensue").write_text("PATTERN warned (WARN w) RETURN w.message AS said")
+    columns = ["--time", "time", "--type", "level", "--format", "json"]
+    known = CliRunner().invoke(app, ["detect", "warned.ensue", "--events", "-", *columns], input=LOG)
+    assert json.loads(known.stdout) == {"warned": [{"said": "A of 2"}]}, known.stderr
+
+
+def test_one_stream_and_tables_from_stdin(folder: Path) -> None:
+    (folder / "rules.ensue").write_text(RULES)
+    (folder / "rules.csv").write_text("t,type,id\n1,A,1\n2,A,2\n3,B,1\n")
+    given = ["detect", "rules.ensue", "--events", "rules.csv", "--time", "t", "--type", "type", "--format", "json"]
+    tables = CliRunner().invoke(app, [*given, "--table", "price=-"], input="id,amount\n1,9\n2,3\n")
+    assert json.loads(tables.stdout)["costly"] == [{"start": 1, "end": 1, "id": 1, "amount": 9}], tables.stderr
+    (folder / "b.csv").write_text("t,id\n2025-03-10T08:10:00,1\n")
+    given = ["detect", "pair.ensue", "--events", "A=-", "--events", "B=b.csv", "--time", "t", "--format", "json"]
+    result = CliRunner().invoke(app, given, input="t,id\n2025-03-10T08:00:00,1\n2025-03-10T09:00:00,2\n")
+    assert json.loads(result.stdout) == FOUND, result.stderr
+
+
+def test_programs_from_stdin(folder: Path) -> None:
+    events = ["--events", "events.csv", "--time", "t", "--type", "type"]
+    found = CliRunner().invoke(app, ["detect", "-", *events, "--format", "json"], input=PAIR)
+    assert json.loads(found.stdout) == FOUND, found.stderr
+    explained = CliRunner().invoke(app, ["explain", "-"], input=PAIR)
+    assert explained.stdout == ensue_command("explain", "pair.ensue").stdout
+    for command in (["detect", "-"], ["violations", "-"], ["why-not", "-"], ["report", "-"], ["bench", "-"]):
+        wrong = CliRunner().invoke(app, [*command, *events], input="PATTERN SEQ(A a B b)")
+        assert (wrong.exit_code, " --> stdin:1:" in wrong.stderr) == (1, True), wrong.stderr
+        twice = CliRunner().invoke(app, [*command, "--events", "-", "--time", "t"], input=PAIR)
+        assert (twice.exit_code, "error[stdin-twice]" in twice.stderr) == (2, True), twice.stderr
+
+
+def test_broken_stdin(folder: Path) -> None:
+    given = ["detect", "pair.ensue", "--events", "-", "--time", "t", "--type", "type"]
+    for content in (b"PAR1 and no more", b"{broken"):
+        result = CliRunner().invoke(app, given, input=content)
+        assert (result.exit_code, result.stdout) == (2, "")
+        assert "error[unreadable-events]: cannot read `stdin` as " in result.stderr
+    empty = CliRunner().invoke(app, given, input=b"")
+    assert (empty.exit_code, "error[unreadable-events]: cannot read `stdin` as csv" in empty.stderr) == (2, True)
+
+
+def test_pages_and_events_on_stdout(folder: Path) -> None:
+    given = ["report", "pair.ensue", "--events", "events.csv", "--time", "t", "--type", "type"]
+    page = ensue_command(*given, "--output", "-")
+    assert page.stdout.lstrip().lower().startswith("<!doctype html>")
+    assert page.stderr == "pair: 1 match\nlone: 1 match\n"
+    assert sorted(path.name for path in folder.glob("*.html")) == []
+    both = ensue_command(*given, "--output", "-", "--format", "json")
+    assert (both.exit_code, both.stdout, "error[stdout-twice]" in both.stderr) == (2, "", True)
+    orders = ensue_command("demo", "--orders", "20", "--output", "-")
+    assert orders.stdout.startswith('"t","type","order_id"')
+    assert orders.stderr == ""
 
 
 @pytest.mark.parametrize(("limit", "exit_code"), [(0, 1), (1, 0)])
@@ -443,9 +543,11 @@ def test_whole_events_are_written_as_json_and_csv(folder: Path) -> None:
         ),
         (["detect", "pair.ensue", "--events", "events.csv", "--time", "at", "--type", "type"], 1, ["t, type, id"]),
         (["detect", "pair.ensue", "--events", "A=events.csv", "--events", "events.csv", "--time", "t"], 2, ["STREAM="]),
-        (["why-not", "pair.ensue", "--data", "event.csv", "--time", "t"], 2, ["did you mean `events.csv`?"]),
+        (["why-not", "pair.ensue", "--events", "event.csv", "--time", "t"], 2, ["did you mean `events.csv`?"]),
         (["bench", "pair.ensue"], 2, ["error[no-events]"]),
-        (["bench", "--events", "events.csv"], 2, ["error[no-program]"]),
+        (["bench", "--events", "events.csv", "--end", "t"], 2, ["error[no-program]", "--end requires"]),
+        (["bench", "--events", "A=events.csv", "--events", "B=events.csv"], 2, ["error[no-program]"]),
+        (["bench", "--events", "-"], 2, ["error[no-file]"]),
         (["bench", "pear.ensue", "--events", "events.csv", "--time", "t"], 2, ["did you mean `pair.ensue`?"]),
         (["bench", "--size", "0"], 2, ["--size"]),
         (["demo", "--orders", "0"], 2, ["--orders"]),
@@ -609,8 +711,11 @@ def test_a_reader_that_leaves_is_no_failure(
             ["violations", "pair.ensue", "--events", "events.csv", "--time", "t"],
             "ensue.apps.cli.program_files.read_program",
         ),
-        (["why-not", "pair.ensue", "--data", "events.csv", "--time", "t"], "ensue.apps.cli.program_files.read_program"),
-        (["init", "--data", "events.csv"], "ensue.apps.cli.starter.start_project"),
+        (
+            ["why-not", "pair.ensue", "--events", "events.csv", "--time", "t"],
+            "ensue.apps.cli.program_files.read_program",
+        ),
+        (["init", "--events", "events.csv"], "ensue.apps.cli.starter.start_project"),
         (["bench"], "ensue.apps.cli.bench.drawn_work"),
         (["demo"], "ensue.apps.cli.demo.run_demo"),
     ],

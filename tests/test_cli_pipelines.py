@@ -33,7 +33,7 @@ outputs:
   pair: console
 """
 ROUGH = "-- pairs\npattern pair seq(A a,B b)   within 60 min; -- of an hour\n"
-TIDY = "-- pairs\nPATTERN pair\n  SEQ(A a, B b)\n  WITHIN 1 hour; -- of an hour\n"
+TIDY = "-- pairs\nPATTERN pair\n  SEQ(A a, B b)\n  WITHIN 1h; -- of an hour\n"
 
 
 @pytest.fixture
@@ -152,7 +152,7 @@ def test_fmt_of_programs_of_the_project(path: Path, tmp_path: Path) -> None:
 
 
 def test_init_writes_a_project_that_finds_something(folder: Path) -> None:
-    result = command("init", "--data", "events.csv", "--to", "first")
+    result = command("init", "--events", "events.csv", "--to", "first")
     assert result.exit_code == 0, result.stderr
     assert "time: at, type: kind, key: order_id" in result.stderr
     told = (folder / "first" / "README.md").read_text()
@@ -175,7 +175,7 @@ def test_init_reads_every_format(folder: Path, kind: str) -> None:
     else:
         lines = [json.dumps(row, default=str) for row in rows]
         (folder / f"events.{kind}").write_text("\n".join(lines) if kind == "jsonl" else f"[{','.join(lines)}]")
-    result = command("init", "--data", f"events.{kind}", "--to", kind, "--format", "json")
+    result = command("init", "--events", f"events.{kind}", "--to", kind, "--format", "json")
     assert result.exit_code == 0, result.stderr
     said = json.loads(result.stdout)
     assert said.pop("why").keys() == {"time", "type", "key"}
@@ -198,7 +198,7 @@ def test_init_reads_a_folder_as_spark_writes_it(folder: Path) -> None:
         (folder / "events" / f"day={day}").mkdir(parents=True)
         pyarrow.parquet.write_table(table.slice(number * 2, 2), folder / "events" / f"day={day}" / "part-0.parquet")
     (folder / "events" / "_SUCCESS").touch()
-    result = command("init", "--data", "events", "--to", "first")
+    result = command("init", "--events", "events", "--to", "first")
     assert result.exit_code == 0, result.stderr
     assert "format: parquet " in (folder / "first" / "pipeline.yaml").read_text()
     found = command("detect", "first/program.ensue", "--events", "events", "--time", "at", "--type", "kind")
@@ -208,10 +208,10 @@ def test_init_reads_a_folder_as_spark_writes_it(folder: Path) -> None:
 def test_a_folder_has_one_format(folder: Path) -> None:
     pyarrow.parquet.write_table(pyarrow.csv.read_csv(folder / "events.csv"), folder / "events.parquet")
     (folder / "mixed").mkdir()
-    assert "folder `mixed` has no files" in command("init", "--data", "mixed").stderr
+    assert "folder `mixed` has no files" in command("init", "--events", "mixed").stderr
     for name in ("events.csv", "events.parquet"):
         (folder / name).rename(folder / "mixed" / name)
-    result = command("init", "--data", "mixed")
+    result = command("init", "--events", "mixed")
     assert result.exit_code == 2
     assert "error[unknown-format]" in result.stderr
     assert "csv, parquet" in result.stderr
@@ -220,7 +220,7 @@ def test_a_folder_has_one_format(folder: Path) -> None:
 def test_init_takes_columns_that_are_named(folder: Path) -> None:
     (folder / "ticks.csv").write_text("n,what kind,case no\n1,go now,x\n5,it's done,x\n9,go now,y\n20,it's done,y\n")
     result = command(
-        "init", "--data", "ticks.csv", "--time", "n", "--type", "what kind", "--key", "case no", "--to", "ticks"
+        "init", "--events", "ticks.csv", "--time", "n", "--type", "what kind", "--key", "case no", "--to", "ticks"
     )
     assert result.exit_code == 0, result.stderr
     program = (folder / "ticks" / "program.ensue").read_text()
@@ -262,7 +262,7 @@ ODD_TABLES = {
 def test_init_of_odd_tables(folder: Path, name: str) -> None:
     """What is written checks, has a plan and runs as it is written."""
     pyarrow.parquet.write_table(pa.table(ODD_TABLES[name]), "odd table.parquet")
-    made = command("init", "--data", "odd table.parquet", "--to", "odd")
+    made = command("init", "--events", "odd table.parquet", "--to", "odd")
     assert made.exit_code == 0, made.output
     assert command("check", "odd/program.ensue").exit_code == 0
     assert command("fmt", "--check", "odd/program.ensue").exit_code == 0
@@ -276,7 +276,7 @@ def test_init_of_odd_tables(folder: Path, name: str) -> None:
 
 def test_init_of_integers_that_count_from_1970(folder: Path) -> None:
     pyarrow.parquet.write_table(pa.table(ODD_TABLES["milliseconds"]), "ms.parquet")
-    made = command("init", "--data", "ms.parquet", "--to", "ms")
+    made = command("init", "--events", "ms.parquet", "--to", "ms")
     assert "time: at_ms," in made.stderr
     assert "the only column with milliseconds since 1970" in (folder / "ms" / "pipeline.yaml").read_text()
     assert "windows are in milliseconds" in (folder / "ms" / "program.ensue").read_text()
@@ -284,7 +284,7 @@ def test_init_of_integers_that_count_from_1970(folder: Path) -> None:
 
 def test_init_says_what_spark_cannot_read(folder: Path) -> None:
     pyarrow.parquet.write_table(pa.table({"t": pa.array(MOMENTS, pa.timestamp("ns")), "type": WORDS}), "ns.parquet")
-    said = command("init", "--data", "ns.parquet", "--to", "ns").stderr
+    said = command("init", "--events", "ns.parquet", "--to", "ns").stderr
     assert "warning: Spark cannot read timestamps in nanoseconds from Parquet: `t`" in said
 
 
@@ -299,28 +299,28 @@ def test_init_says_what_spark_cannot_read(folder: Path) -> None:
 )
 def test_init_of_tables_that_say_too_little(folder: Path, text: str, code: str, hint: str) -> None:
     (folder / "little.csv").write_text(text)
-    result = command("init", "--data", "little.csv", "--to", "little")
+    result = command("init", "--events", "little.csv", "--to", "little")
     assert (result.exit_code, f"error[{code}]" in result.stderr) == (2, True)
     assert hint in result.stderr
     assert not (folder / "little").exists()
 
 
 def test_init_overwrites_nothing(folder: Path) -> None:
-    result = command("init", "--data", "events.csv")
+    result = command("init", "--events", "events.csv")
     assert result.exit_code == 2
     assert "error[file-exists]" in result.stderr
     assert (folder / "pipeline.yaml").read_text() == PIPELINE
     assert not (folder / "program.ensue").exists()
-    assert command("init", "--data", "events.csv", "--force").exit_code == 0
+    assert command("init", "--events", "events.csv", "--force").exit_code == 0
     assert (folder / "pipeline.yaml").read_text() != PIPELINE
 
 
 @pytest.mark.parametrize(
     ("arguments", "code"),
     [
-        (["--data", "event.csv"], "no-such-file"),
-        (["--data", "events.csv", "--key", "nobody"], "no-such-column"),
-        (["--data", "timeless.csv"], "no-time"),
+        (["--events", "event.csv"], "no-such-file"),
+        (["--events", "events.csv", "--key", "nobody"], "no-such-column"),
+        (["--events", "timeless.csv"], "no-time"),
     ],
 )
 def test_init_mistakes(folder: Path, arguments: list[str], code: str) -> None:

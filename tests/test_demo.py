@@ -137,7 +137,7 @@ def counts_in(shown: str) -> None:
 
 
 def test_demo_in_process_shows_counts_and_saves(tmp_path: Path) -> None:
-    result = CliRunner().invoke(app, ["demo", "--orders", "500", "--save", str(tmp_path), "--on", "process"])
+    result = CliRunner().invoke(app, ["demo", "--orders", "500", "--to", str(tmp_path), "--on", "process"])
     assert result.exit_code == 0, result.stderr
     counts_in(result.stdout)
     assert f"explain {tmp_path / 'demo.ensue'}" in result.stderr
@@ -163,8 +163,8 @@ def test_commands_that_are_proposed_run_as_printed(tmp_path: Path, monkeypatch: 
     commands = [shlex.split(line) for line in next_steps(None, PAGE).splitlines() if line.startswith(f"  {beside} ")]
     assert [command[1] for command in commands] == ["demo", "explain", "detect", "why-not", "init"]
     monkeypatch.setenv("PATH", str(beside.parent.absolute()))
-    assert "\n  ensue demo --save .\n" in next_steps(None, PAGE)
-    assert "demo --save" not in next_steps(tmp_path, PAGE)
+    assert "\n  ensue demo --to .\n" in next_steps(None, PAGE)
+    assert "demo --to" not in next_steps(tmp_path, PAGE)
     monkeypatch.chdir(tmp_path)
     (_, *saving), *others = commands
     assert CliRunner().invoke(app, [*saving, "--on", "process"]).exit_code == 0
@@ -229,7 +229,7 @@ def test_one_order_is_enough(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 @pytest.mark.parametrize("suffix", ["parquet", "csv"])
 def test_events_can_be_had_as_a_file(suffix: str, tmp_path: Path) -> None:
     file = tmp_path / f"week.{suffix}"
-    result = CliRunner().invoke(app, ["demo", "--orders", "20", "--events", str(file)])
+    result = CliRunner().invoke(app, ["demo", "--orders", "20", "--output", str(file)])
     assert result.exit_code == 0, result.stderr
     table = read_sources([str(file)], ["t"])
     assert isinstance(table, pa.Table)
@@ -239,6 +239,6 @@ def test_events_can_be_had_as_a_file(suffix: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("file", "code"), [("week.xlsx", "unknown-format"), ("no/week.csv", "unwritable-file")])
 def test_events_go_nowhere_else(file: str, code: str, tmp_path: Path) -> None:
-    result = CliRunner().invoke(app, ["demo", "--orders", "20", "--events", str(tmp_path / file)])
+    result = CliRunner().invoke(app, ["demo", "--orders", "20", "--output", str(tmp_path / file)])
     assert result.exit_code == 2
     assert f"error[{code}]" in result.stderr

@@ -107,7 +107,7 @@ VALUES: list[tuple[Value, str]] = [
     (lineage(a), "lineage(a)"),
     (lineage("`order line`"), "lineage(`order line`)"),
     (lineage(), "lineage()"),
-    (b.t - a.t <= timedelta(minutes=5), "b.t - a.t <= 5 minutes"),
+    (b.t - a.t <= timedelta(minutes=5), "b.t - a.t <= 5m"),
     (a.t > datetime(2024, 1, 31, 12), "a.t > TIMESTAMP '2024-01-31 12:00:00'"),
     (a.t > datetime(2024, 1, 31, 12, tzinfo=UTC), "a.t > TIMESTAMP '2024-01-31 12:00:00Z'"),
 ]
@@ -128,14 +128,14 @@ PATTERNS: list[tuple[Pattern, str]] = [
     (all_of("A a", absent("B b")), "AND(A a, NOT B b)"),
     (any_of("A a", seq("B b", "C c")), "OR(A a, SEQ(B b, C c))"),
     (absent(event("A")), "NOT A"),
-    (event("A").within("1 hour"), "A WITHIN 1 hour"),
+    (event("A").within("1h"), "A WITHIN 1h"),
     (event("A").within(5), "A WITHIN 5"),
-    (event("A").within(timedelta(seconds=90)), "A WITHIN 90 seconds"),
+    (event("A").within(timedelta(seconds=90)), "A WITHIN 1m 30s"),
     (event("A").within("100 events"), "A WITHIN 100 EVENTS"),
     (seq("A a", "B b").named("x").within(5), "SEQ(A a, B b) AS x WITHIN 5"),
     ((~event("A")).within(5), "(NOT A) WITHIN 5"),
-    (follows("A a", "B b", "5 minutes"), "FOLLOWS(A a, B b, 5 minutes)"),
-    (precedes("A a", event("B", "b"), timedelta(seconds=1)), "PRECEDES(A a, B b, 1 second)"),
+    (follows("A a", "B b", "5m"), "FOLLOWS(A a, B b, 5m)"),
+    (precedes("A a", event("B", "b"), timedelta(seconds=1)), "PRECEDES(A a, B b, 1s)"),
     (not_follows("A a", "B b", 5), "NOTFOLLOWS(A a, B b, 5)"),
     (not_precedes("A a", "B b", np.int64(5)), "NOTPRECEDES(A a, B b, 5)"),
     (anyone("A a", "B b"), "ANYONE(A a, B b)"),
@@ -145,7 +145,7 @@ PATTERNS: list[tuple[Pattern, str]] = [
     (aperiodic("A a", "B b", "C c"), "APERIODIC(A a, B b, C c)"),
     (aperiodic_list("A a", "B b", "C c"), "APERIODIC*(A a, B b, C c)"),
     (periodic("A a", 5), "PERIODIC(A a, 5)"),
-    (periodic("A a", "1 hour", until="C c").within("1 day"), "PERIODIC(A a, 1 hour, C c) WITHIN 1 day"),
+    (periodic("A a", "1h", until="C c").within("1d"), "PERIODIC(A a, 1h, C c) WITHIN 1d"),
     (periodic_list("A a", 5, "C c").named("p"), "PERIODIC*(A a, 5, C c) AS p"),
     (unless("B b", "A a", "C c"), "UNLESS(B b)(A a, C c)"),
     (relative("A a", "B b"), "RELATIVE(A a, B b)"),
@@ -184,8 +184,8 @@ def parsed(text: str) -> PatternQuery:
 
 
 QUERIES: list[tuple[Query, str]] = [
-    (seq("A a", "B b").within("1 hour").partition_by("id"), "PATTERN SEQ(A a, B b) WITHIN 1 hour PARTITION BY id"),
-    (seq("A a", "B b").partition_by("id").within("1 hour"), "PATTERN SEQ(A a, B b) WITHIN 1 hour PARTITION BY id"),
+    (seq("A a", "B b").within("1h").partition_by("id"), "PATTERN SEQ(A a, B b) WITHIN 1h PARTITION BY id"),
+    (seq("A a", "B b").partition_by("id").within("1h"), "PATTERN SEQ(A a, B b) WITHIN 1h PARTITION BY id"),
     (query_of(event("A").within(5).within(6)), "PATTERN (A WITHIN 5) WITHIN 6"),
     (query_of("A a"), "PATTERN A a"),
     (event("A", "a").as_pattern("p"), "PATTERN p (A a)"),
@@ -340,7 +340,7 @@ def test_misuse_is_named() -> None:
     ("misuse", "code", "message"),
     [
         (lambda: follows("A a", "B b", 0), "window-size", "the duration of FOLLOWS must be positive"),
-        (lambda: not_follows("A a", "B b", "0 minutes"), "window-size", "the duration of NOTFOLLOWS must be positive"),
+        (lambda: not_follows("A a", "B b", "0m"), "window-size", "the duration of NOTFOLLOWS must be positive"),
         (
             lambda: both("A a", "B b", "3 events"),
             "window-size",

@@ -78,6 +78,8 @@ NESTED = [
     {"meta": {"at": record["at"], "event": {"kind": record["type"]}}, "user": {"id": record["order_id"]}, "tags": ["a"]}
     for record in rows()
 ]
+UNFOLDED = [{"Records": [*NESTED[:9]]}, {"Records": NESTED[9:]}]
+MIXED = [{**record, "amount": place if place % 2 else "none"} for place, record in enumerate(NESTED)]
 AGENT = "Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/120.0.0.0 Safari/537.36 " * 2
 
 UGLY: dict[str, tuple[str, str | bytes | pa.Table]] = {
@@ -100,6 +102,10 @@ UGLY: dict[str, tuple[str, str | bytes | pa.Table]] = {
     ),
     "nested": ("jsonl", "\n".join(map(json.dumps, NESTED))),
     "nested list": ("json", json.dumps(NESTED)),
+    "a list in an object": ("json", json.dumps({"Records": NESTED}, indent=1)),
+    "a list in an object of mixed types": ("json", json.dumps({"Records": MIXED}, indent=1)),
+    "lists in objects": ("jsonl", "\n".join(map(json.dumps, UNFOLDED))),
+    "a list with a field of its name": ("json", json.dumps({"in": [{**r, "in": 1} for r in rows()]})),
     "nested parquet": ("parquet", pa.Table.from_pylist(NESTED)),
     "wide": ("csv", as_csv([{**{f"c{i}": i for i in range(300)}, **r} for r in rows()])),
     "one row": ("csv", as_csv(rows()[:1])),
@@ -109,6 +115,14 @@ UGLY: dict[str, tuple[str, str | bytes | pa.Table]] = {
     "German times": ("csv", as_csv(times("%d.%m.%Y %H:%M"), ";")),
     "month names": ("csv", as_csv(times("%d/%b/%Y:%H:%M:%S +0100"))),
     "no year": ("csv", as_csv(times("%b %d %H:%M:%S"))),
+    "no year, but the same month twice": (
+        "log",
+        "".join(
+            f"{(BEGIN + dt.timedelta(days=318 + n)).strftime('%b %d')} 10:00:{n % 60:02} web cron[{n}]: "
+            f"{'Started' if n % 2 else 'Stopped'} job {n % 5}\n"
+            for n in range(0, 350)
+        ),
+    ),
     "am and pm": ("csv", as_csv(times("%m/%d/%Y %I:%M:%S %p")).replace("03/01/", "03/21/")),
     "milliseconds with comma": ("csv", as_csv(times('"%Y-%m-%d %H:%M:%S,250"'))),
     "seconds since 1970": ("csv", as_csv(epochs(1))),
@@ -121,6 +135,11 @@ UGLY: dict[str, tuple[str, str | bytes | pa.Table]] = {
     ),
     "reserved words": ("csv", as_csv(renamed({"at": "end", "type": "in", "order_id": "case"}))),
     "byte order mark": ("csv", "\ufeff" + as_csv(rows())),
+    "floats as keys": (
+        "csv",
+        as_csv([{**r, "order_id": "" if i % 5 == 4 else f"{r['order_id']}.0"} for i, r in enumerate(rows())]),
+    ),
+    "blanks in the header": ("csv", as_csv(rows()).replace("at,type,order_id", " at , type , order_id ")),
     "semicolons": ("csv", as_csv(rows(), ";")),
     "tabs": ("csv", as_csv(rows(), "\t")),
     "Windows lines": ("csv", as_csv(rows()).replace("\n", "\r\n")),
@@ -161,6 +180,8 @@ HOPELESS: dict[str, tuple[str, str | bytes, str]] = {
         "Feb 02 10:00:00 a b: c\nDec 31 10:00:00 a b: c\nFeb 02 10:00:00 a b: c\n",
         "no-year",
     ),
+    "UTF-16": ("csv", as_csv(rows()).encode("utf-16"), "unreadable-events"),
+    "a list and its length": ("json", json.dumps({"Records": NESTED, "count": len(NESTED)}), "no-time"),
     "a poem": ("txt", "Shall I compare thee\nto a summer's day?\n", "unknown-log"),
 }
 
@@ -186,7 +207,7 @@ MORE = ("nested", "names with backticks", "all times equal", "integer types")
 
 def check_project(name: str, more: bool = False) -> dict[str, Any]:
     """Makes a project, and runs what it prints except for Spark. Returns what `init` says as JSON."""
-    made = command("init", "--data", name, "--to", "first", "--format", "json")
+    made = command("init", "--events", name, "--to", "first", "--format", "json")
     assert made.exit_code == 0, made.output
     said: dict[str, Any] = json.loads(made.stdout)
     assert sum(said["matches"].values()) > 0
@@ -214,8 +235,46 @@ def test_ugly_files(folder: Path, name: str) -> None:
 @pytest.mark.parametrize("name", HOPELESS)
 def test_hopeless_files(folder: Path, name: str) -> None:
     suffix, content, code = HOPELESS[name]
-    made = command("init", "--data", written(folder, suffix, content), "--to", "first")
+    made = command("init", "--events", written(folder, suffix, content), "--to", "first")
     assert (made.exit_code, f"error[{code}]" in made.stderr) == (2, True), made.output
+    assert not (folder / "first").exists()
+
+
+def test_a_row_with_too_few_cells(folder: Path) -> None:
+    """The message names the line of the file, not a row of some block."""
+    name = written(folder, "csv", as_csv(rows(note=lambda n: '"a;\nb"'), ";") + "2024-03-01T12:00:00;Paid\n")
+    made = command("init", "--data", name)
+    assert made.exit_code == 2
+    assert "cannot read `events.csv` as csv: line 48 has 2 cells, but the header has 4 columns" in made.stderr
+    assert "hint: add the missing cells, or put a cell that contains `;` in double quotes" in made.stderr
+
+
+def test_keys_that_names_and_values_suggest(folder: Path) -> None:
+    for name in ("floats as keys", "blanks in the header"):
+        made = command("init", "--data", written(folder, *UGLY[name]), "--to", "first", "--force", "--format", "json")
+        assert json.loads(made.stdout)["key"].strip() == "order_id"
+
+
+def test_hints_for_other_files(folder: Path) -> None:
+    """What is not the file that `init` needs is named, with what to do."""
+    headless = written(folder, "csv", as_csv(rows()).partition("\n")[2])
+    made = command("init", "--data", headless, "--to", "first")
+    assert "warning: the first line of `events.csv` has a time, but it is read as the names of" in made.stderr
+    made = command("init", "--data", written(folder, *HOPELESS["UTF-16"][:2]), "--to", "second")
+    assert "hint: convert it, for example with `iconv -f UTF-16 -t UTF-8`" in made.stderr
+    made = command("init", "--data", written(folder, *HOPELESS["a list and its length"][:2]), "--to", "second")
+    assert (
+        "hint: if the events are in the list `Records`, write one object per line: jq -c '.Records[]' FILE"
+        in made.stderr
+    )
+
+
+def test_a_column_that_no_query_can_use(folder: Path) -> None:
+    """The error of the simplest pattern is told, instead of a project that finds nothing."""
+    large = pa.array([2**63 + n for n in range(4)] * 2, pa.uint64())
+    table = pa.table({"at": pa.array(range(8), pa.timestamp("s")), "order_id": large})
+    made = command("init", "--data", written(folder, "parquet", table), "--to", "first")
+    assert "error[integer-range]: column `order_id` contains" in made.stderr
     assert not (folder / "first").exists()
 
 
@@ -264,7 +323,7 @@ def test_a_syslog_is_read_by_every_command(folder: Path) -> None:
     assert json.loads(found.stdout) == {"broken_in": broken, "twice": [{"line": 2}, {"line": 3}, {"line": 3}]}
     report = command("report", "sprayed.ensue", "--events", name, *reading)
     assert (report.exit_code, "broken_in: 1 match" in report.output) == (0, True), report.output
-    why_not = command("why-not", "sprayed.ensue", "--name", "broken_in", "--data", name, *reading)
+    why_not = command("why-not", "sprayed.ensue", "--pattern", "broken_in", "--events", name, *reading)
     assert (why_not.exit_code, "broken_in: 1 match" in why_not.output) == (0, True), why_not.output
 
 
@@ -291,6 +350,20 @@ def test_years_of_a_sparse_log(folder: Path) -> None:
     read = read_sources([log(folder, "".join(f"{day} 10:00:00 web cron: done\n" for day in days))], ["time"])
     assert isinstance(read, pa.Table)
     assert [time.year for time in read.column("time").to_pylist()] == [2022, 2022, 2023, 2023, 2024, 2023, 2024]
+
+
+def test_a_pipeline_knows_the_year_of_each_line(folder: Path) -> None:
+    """The last days of January are of the year before its first days."""
+    days = ["Jan 20", "Jan 31", "Dec 31", "Jan  9"]
+    name = log(folder, "".join(f"{day} 10:00:00 web cron: done\n" for day in days))
+    read = read_sources([name], ["time"])
+    assert isinstance(read, pa.Table)
+    assert [time.year for time in read.column("time").to_pylist()] == [2023, 2023, 2023, 2024]
+    made = command("init", "--data", name, "--to", "first")
+    assert made.exit_code == 0, made.output
+    text = (folder / "first" / "pipeline.yaml").read_text()
+    assert "CASE WHEN substr(`time_text`, 1, 3) IN ('Dec') OR substr(`time_text`, 1, 3) = 'Jan' AND " in text
+    assert "AS INT) >= 20 THEN '2023 ' ELSE '2024 ' END" in text
 
 
 def test_a_leap_day_needs_a_leap_year(folder: Path) -> None:
@@ -330,6 +403,11 @@ LINES = {
         "Jun  4 05:06:07 combo sshd(pam_unix)[19939]: check pass",
         {"host": "combo", "program": "sshd(pam_unix)", "pid": "19939", "message": "check pass"},
         dt.datetime(2023, 6, 4, 5, 6, 7),
+    ),
+    "syslog of login": (
+        "Jul  7 08:06:15 combo  -- root[2421]: ROOT LOGIN ON tty2",
+        {"host": "combo", "program": "root", "pid": "2421", "message": "ROOT LOGIN ON tty2"},
+        dt.datetime(2023, 7, 7, 8, 6, 15),
     ),
     "ISO syslog": (
         "<34>1 2024-01-02T03:04:05.678Z web cron[5]: started",
@@ -378,7 +456,7 @@ def test_parse_names_the_columns(folder: Path) -> None:
     lines = [f"[2024-03-01 09:00:{n:02}] {'in' if n % 2 else 'out'} user={'' if n < 4 else n // 4}" for n in range(24)]
     name = log(folder, "\n".join(lines), "doors.txt")
     pattern = r"^\[(?P<at>[^\]]+)\] (?<what>\w+) user=(?P<user>\d*)"
-    made = command("init", "--data", name, "--parse", pattern, "--to", "first", "--format", "json")
+    made = command("init", "--events", name, "--parse", pattern, "--to", "first", "--format", "json")
     assert made.exit_code == 0, made.output
     said = json.loads(made.stdout)
     assert (said["time"], said["type"], said["key"]) == ("at", "what", "user")
@@ -406,11 +484,61 @@ def test_parse_mistakes(folder: Path, pattern: str, code: str) -> None:
     assert (found.exit_code, f"error[{code}]" in found.stderr) == (2, True), found.output
 
 
+BROKEN_IN = "".join(
+    f"2024-03-01T09:{minute:02}:{second:02} web sshd[7]: {said} for u{minute % 3} from 10.0.0.{minute % 9} port 7\n"
+    for minute in range(40)
+    for second, said in [
+        (1, "Failed password"),
+        *([(second, "Failed password") for second in (5, 9)] if minute == 12 else []),
+        (20, "Accepted password"),
+    ]
+)
+
+
+def test_a_success_after_failures_is_proposed(folder: Path) -> None:
+    """One failure before a success is usual; three are an alert, and its first match is shown.
+
+    The next success of this address, nine minutes later, is another match. Messages with varying parts are no types,
+    although they repeat.
+    """
+    said = check_project(log(folder, BROKEN_IN))
+    assert said["matches"]["succeeded"] == 2
+    again = command("init", "--data", "auth.log", "--to", "again")
+    assert "`AcceptedPassword` after 3 `FailedPassword` or more within 10" in again.stderr
+    first = again.stderr.partition("First match of `succeeded`, ip = 10.0.0.3:\n")[2].splitlines()[:5]
+    assert [line.split()[2] for line in first] == [*["FailedPassword"] * 4, "AcceptedPassword"]
+
+
+def test_bursts_have_windows_that_people_use(folder: Path) -> None:
+    """Nine failures in a second are a burst of a minute, and one alert. Bursts of other lines are another pattern."""
+    lines = [
+        f"2024-03-0{day}T09:00:0{n} web {program}[1]: {said} from 10.0.0.{day}\n"
+        for day in range(1, 10)
+        for program, said in [("sshd", "Failed password"), ("ftpd", "New connection")]
+        for n in range(9)
+    ]
+    assert check_project(log(folder, "".join(lines)))["matches"].items() >= {"repeated": 9, "repeated_2": 9}.items()
+    program = (folder / "first" / "program.ensue").read_text()
+    assert len(re.findall(r"WITHIN 1 ?m(?:inute)?\n  SUPPRESS FOR 1 ?m(?:inute)?\n", program)) == 2
+
+
+def test_jumps_are_relative_to_the_value(folder: Path) -> None:
+    """A change by 50 is usual for a price of 10,000, and a jump for a price of 100."""
+    lines = ["at,symbol,price"]
+    for n in range(200):
+        at = (BEGIN + dt.timedelta(seconds=n)).isoformat()
+        noise = n * n * 7919 % 1009 / 1009
+        lines += [f"{at},BIG,{10_000 + 50 * noise}", f"{at},SMALL,{100 + (50 if n == 150 else noise / 2)}"]
+    check_project(written(folder, "csv", "\n".join(lines) + "\n"))
+    program = (folder / "first" / "program.ensue").read_text()
+    assert re.search(r"WHERE abs\(b\.price - a\.price\) >= 0\.\d+ \* a\.price", program)
+
+
 # --- real files
 
 REAL = {
     "loghub_openssh_2k.log": ("ip", "line_number", ("FailedPassword", "InvalidUser")),
-    "loghub_linux_2k.log": ("source", "line_number", ("AuthenticationFailure",)),
+    "loghub_linux_2k.log": ("source", "line_number", ("AuthenticationFailure", "Connection")),
     "loghub_apache_2k.log": (None, "line_number", ("WorkerEnvInitOk",)),
     "nasdaq_trades.csv": ("id", None, ("Row",)),
     "bpic2013_incidents.csv.gz": ("case", None, ("Queued", "Accepted")),
@@ -448,7 +576,7 @@ def test_pipelines_run_as_written(folder: Path, spark: SparkSession, name: str) 
         data = str(DATA / name)
     else:
         pytest.skip(f"the file is not in {DATA}")
-    made = command("init", "--data", data, "--to", "first", "--format", "json")
+    made = command("init", "--events", data, "--to", "first", "--format", "json")
     assert made.exit_code == 0, made.output
     ran = command(*printed(made.stderr)[3], "--format", "json")
     assert ran.exit_code == 0, ran.output

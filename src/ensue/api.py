@@ -18,7 +18,7 @@ from ensue.engine.events import stream_codes
 from ensue.engine.machine import Batch, Machine, Step, compile_plan
 from ensue.engine.output import key_column_of, render_in_batches
 from ensue.engine.rows import MatchChunk
-from ensue.engine.sources import EventSource, Report, Tie, load_sources
+from ensue.engine.sources import EventSource, Report, load_sources, notice_of_ties
 from ensue.engine.stage import Collect, Member, ordered
 from ensue.engine.traces import WatchedEvents
 from ensue.errors import EnsueNotice, LimitError, QueryError, SchemaError, citing, closest, counted, warn
@@ -77,6 +77,7 @@ class Results(Mapping[str, Any]):
         self, names: Sequence[str] = (), tables: Sequence[Any] = (), together: Callable[[], Any] | None = None
     ) -> None:
         self._reports: Callable[[], Mapping[str, Report]] = dict
+        self._ties: Callable[[], Mapping[str, Report]] = dict
         self._known: Mapping[str, Report] | None = None
         self.shared: tuple[Any, ...] = ()
         self._places = {name: place for place, name in enumerate(names)}
@@ -88,8 +89,7 @@ class Results(Mapping[str, Any]):
         """The counts of each pattern."""
         if self._known is None:
             self._known = self._reports()
-            for report in self._known.values():
-                warn_set_aside(report)
+            warn_set_aside(self._known)
         return self._known
 
     def __getitem__(self, name: str) -> Any:
@@ -190,7 +190,7 @@ def detect(
         return detect_frames(source.table, statements, source.columns, options, emission, fixed, period).frames[0]
     loaded = load_tables(source.table, statements, source.columns, match_id, fixed, options, period)
     step = loaded.run()
-    warn_set_aside(step.reports[0])
+    warn_set_aside({"": step.reports[0]})
     return loaded.kind.from_arrow(step.outputs[0])
 
 
@@ -219,7 +219,7 @@ def detect_batches(
     fixed = fixed_tables(source.tables, statements, source.offered)
     loaded = load_tables(source.table, statements, source.columns, match_id, fixed, options, period)
     step = loaded.run(_in_batches)
-    warn_set_aside(step.reports[0])
+    warn_set_aside({"": step.reports[0]})
     batches: Iterator[pa.RecordBatch] = step.outputs[0]
     return batches
 
@@ -275,6 +275,7 @@ def run(
         results = Results(names, matched.frames, lambda: matched.together(names))
         results.shared = tuple(group.frame for group in matched.shared)
         results._reports = lambda: {names[place]: report for place, report in matched.reports().items()}
+        results._ties = lambda: {names[place]: report for place, report in matched.reports(only_tying=True).items()}
         return results
     loaded = load_tables(source.table, statements, source.columns, match_id, fixed, options, period)
     step = loaded.run()
@@ -282,8 +283,7 @@ def run(
     tables_found = tuple(map(from_arrow, step.outputs))
     results = Results(names, tables_found, lambda: from_arrow(together(names, step.outputs)))
     results._known = dict(zip(names, step.reports, strict=True))
-    for report in step.reports:
-        warn_set_aside(report)
+    warn_set_aside(results._known)
     return results
 
 
@@ -324,11 +324,13 @@ def violations(
     loaded = _loaded(kind, tables, plan_violations(tables, statements, columns), Options())
     tracking = loaded.planned.plans[0].tracking
     assert tracking is not None
-    for item in loaded.inputs:
-        if item.type is not None:
-            _warn_of_names(item, (), tracking.law.streams)
+    odd = [
+        said for item in loaded.inputs if item.type is not None for said in _odd_names(item, (), tracking.law.streams)
+    ]
+    if odd:
+        _warn_of_names(odd)
     step = loaded.run()
-    warn_set_aside(step.reports[0])
+    warn_set_aside({"": step.reports[0]})
     return kind.from_arrow(step.outputs[0])
 
 
@@ -373,12 +375,15 @@ class LoadedProgram:
 
         If the caller explains a result (`asked`), the answer itself mentions them.
         """
-        for source in self.batch.sources if self.planned.derivations else ():
-            _warn_of_hidden_rows(source, [made.name for made in self.planned.derivations])
+        if self.planned.derivations:
+            _warn_of_hidden_rows(self.batch.sources, [made.name for made in self.planned.derivations])
         step = self.machine.run(self.batch, collect=collect)
+        odd: list[str] = []
         for plan in all_plans(self.planned.derivations, () if asked else self.planned.plans):
             if plan.tracking is None and (plan.law is not None or any(plan is other for other in step.empty)):
-                self._warn_of_missing_streams(plan)
+                odd += self._missing_streams(plan)
+        if odd:
+            _warn_of_names(odd)
         return step
 
     @property
@@ -389,13 +394,13 @@ class LoadedProgram:
     def after(self, step: Step) -> LoadedProgram:
         return replace(self, sources=step.events, report=step.report)
 
-    def _warn_of_missing_streams(self, plan: QueryPlan) -> None:
-        """Warn if a stream name is almost that of another stream, or if a type column has none of the streams."""
+    def _missing_streams(self, plan: QueryPlan) -> Iterator[str]:
+        """Say if a stream name is almost that of another stream, or if a type column has none of the streams."""
         constrained = plan.law.streams if plan.law is not None else ()
         for item in self.inputs:
             streams = tuple(name for name in plan.streams if item.holds(name) and name not in item.all_views)
             if item.type is not None and (constrained or streams):
-                _warn_of_names(item, streams, constrained, alone=streams == plan.streams)
+                yield from _odd_names(item, streams, constrained, alone=streams == plan.streams)
 
 
 def load_tables(
@@ -430,22 +435,31 @@ def _loaded(
     )
 
 
-def _warn_of_hidden_rows(source: EventSource, declared: Sequence[Stream]) -> None:
+def _warn_of_hidden_rows(sources: Sequence[EventSource], declared: Sequence[Stream]) -> None:
     """Warn about rows whose type is a declared stream: they are not events of that stream."""
     named = [name for name in declared if isinstance(name, str)]
-    if source.input.type is None or not named:
-        return
-    codes = stream_codes(source.input, named)
-    found = codes if source.valid is None else codes[source.valid]
-    for name, rows in zip(named, np.bincount(found[found >= 0], minlength=len(named)), strict=True):
-        if rows:
-            warn(f"{counted(int(rows), 'row', 'rows')} of type `{name}` ignored: the program declares this stream")
+    totals = np.zeros(len(named), np.int64)
+    for source in sources if named else ():
+        if source.input.type is not None:
+            codes = stream_codes(source.input, named)
+            found = codes if source.valid is None else codes[source.valid]
+            totals += np.bincount(found[found >= 0], minlength=len(named))
+    hidden = [
+        f"{counted(int(rows), 'row', 'rows')} of type `{named[place]}`" for place, rows in enumerate(totals) if rows
+    ]
+    if hidden:
+        what = "this stream" if len(hidden) == 1 else "these streams"
+        warn(f"{', '.join(hidden)} ignored: the program declares {what}")
 
 
-def _warn_of_names(
+def _warn_of_names(odd: Sequence[str]) -> None:
+    warn("\n  ".join(dict.fromkeys(odd)))
+
+
+def _odd_names(
     item: InputTable, streams: tuple[Stream, ...], constrained: tuple[str, ...], alone: bool = True
-) -> None:
-    """Warn about stream names that are probably typing errors.
+) -> Iterator[str]:
+    """Name the streams that are probably typing errors.
 
     Unless they are `alone`, the query has other streams, which other tables may contain.
     """
@@ -456,20 +470,49 @@ def _warn_of_names(
     for name in dict.fromkeys((*named, *constrained)):
         guess = closest(str(name), present, cutoff=0.65) if name not in present else None
         if guess is not None and guess not in (streams if name in streams else constrained):
-            message = f"column `{item.type}` has no value `{name}`; did you mean `{guess}`?"
-            warn(message)
+            yield f"column `{item.type}` has no value `{name}`; did you mean `{guess}`?"
     if alone and present and named == streams and not set(present) & {*streams, *constrained}:
         shown = ", ".join(present[:MOST_SHOWN]) + (", ..." if len(present) > MOST_SHOWN else "")
-        message = f"column `{item.type}` has none of the streams of the query; found {shown}"
-        warn(message)
+        yield f"column `{item.type}` has none of the streams of the query; found {shown}"
 
 
-def warn_set_aside(report: Report, told: Collection[Tie] = ()) -> None:
-    """Warn about ignored rows, so that no row is lost silently, and about ties that have not been told before."""
-    for reason, rows in report.ignored.items():
-        warn(f"{counted(rows, 'row', 'rows')} ignored: {reason}")
-    for words in report.tie_words(told) if report.ties else ():
-        warn(words, EnsueNotice)
+def warn_set_aside(reports: Mapping[str, Report], told: Collection[object] = ()) -> None:
+    """Warn about the ignored rows of a run, so that no row is lost silently, and about its ties: one warning for each.
+
+    `reports` are those of its patterns, by name. `told` are the reasons and ties that need no further warning.
+    """
+    ignored = {name: report.ignored for name, report in reports.items()}
+    if any(ignored.values()) and (said := _ignored_in_words(ignored, told)):
+        warn(said)
+    if any(report.ties for report in reports.values()):
+        words = [words for report in reports.values() for words in report.ties_in_words(told)]
+        if words:
+            warn(notice_of_ties(words), EnsueNotice)
+
+
+def _ignored_in_words(ignored: Mapping[str, Mapping[str, int]], told: Collection[object]) -> str:
+    """List the numbers of ignored rows by reason; with the names of patterns, unless the number is that of all.
+
+    >>> _ignored_in_words({"p": {"no type": 2}, "q": {"no type": 2, "no key": 1}}, ())
+    '2 rows ignored: no type; 1 row ignored: no key (pattern `q`)'
+    """
+    said = []
+    for reason in dict.fromkeys(reason for counts in ignored.values() for reason in counts if reason not in told):
+        names_by_count: dict[int, list[str]] = {}
+        for name, counts in ignored.items():
+            names_by_count.setdefault(counts.get(reason, 0), []).append(f"`{name}`")
+        for count, names in names_by_count.items():
+            whose = f" (pattern{'s' if len(names) > 1 else ''} {', '.join(names)})" if len(names_by_count) > 1 else ""
+            said += [f"{counted(count, 'row', 'rows')} ignored: {reason}{whose}"] if count else []
+    return "; ".join(said)
+
+
+def tell_ties(found: Results) -> None:
+    """Emit a notice about the ties of results on Spark. It runs a job for the patterns that may have ties.
+
+    Without Spark, `run` has told them.
+    """
+    warn_set_aside(found._ties())
 
 
 # --- `ensue.any_match`
@@ -539,7 +582,7 @@ def _any_of_tables(
     loaded = load_tables(events, statements, columns, False, fixed, options)
     ticks = None if window is None else _ticks(window, loaded)
     step = loaded.run(_chunks)
-    warn_set_aside(step.reports[0])
+    warn_set_aside({"": step.reports[0]})
     return loaded.kind, _table(step.outputs[0], loaded, ticks, most_nodes, samples)
 
 
@@ -552,7 +595,7 @@ def _ticks(window: WindowLike, loaded: LoadedProgram) -> int:
     size, unit = window_of(window), loaded.planned.plans[0].catalog.unit
     ticks = None if isinstance(size, Events) else TimeScale(unit).ticks(size)
     if ticks is None or ticks < 1:
-        raise SchemaError("window-length", f"`window` must be a duration, found {window!r}", 'for example "1 hour"')
+        raise SchemaError("window-length", f"`window` must be a duration, found {window!r}", 'for example "1h"')
     return ticks
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from html import escape
 from typing import Any
@@ -272,18 +272,23 @@ def by_stream(tables: Sequence[pa.Table], inputs: Sequence[InputTable], kind: Ta
     return given if named else next(iter(given.values()))
 
 
-def warn_ignored(aside: IgnoredRows) -> None:
-    """Warn about the rows that a state ignored or that reset it, so that no row is lost silently."""
-    for reason, rows in aside.counts.items():
-        warn(f"{counted(rows, 'row', 'rows')} {reason}")
+def warn_ignored(aside: IgnoredRows, told: Collection[object] = ()) -> None:
+    """Warn about the rows that a state ignored or that reset it, so that no row is lost silently: one warning for all.
+
+    `told` are the reasons that need no further warning.
+    """
+    counts = {reason: rows for reason, rows in aside.counts.items() if reason not in told}
+    if counts:
+        warn("; ".join(f"{counted(rows, 'row', 'rows')} {reason}" for reason, rows in counts.items()))
 
 
 def _warn(aside: IgnoredRows, tracking: BeliefMachine) -> None:
     warn_ignored(aside)
-    for plan in tracking.plans:
-        if not plan.exact:
-            said = f"state `{plan.statement.name}` is too large, so its variables are tracked separately"
-            warn(f"{said}; column `error` says how much this loses. A larger `largest_joint` avoids it", EnsueNotice)
+    names = [f"`{plan.statement.name}`" for plan in tracking.plans if not plan.exact]
+    if names:
+        said = "state {} is too large, so its" if len(names) == 1 else "states {} are too large, so their"
+        advice = "column `error` says how much this loses. A larger `largest_joint` avoids it"
+        warn(f"{said.format(', '.join(names))} variables are tracked separately; {advice}", EnsueNotice)
 
 
 @helpful

@@ -103,7 +103,7 @@ def ends(*streams: str) -> Ends:
 
 
 def ends_within(size: WindowLike) -> EndsWithin:
-    """A trace lasts at most this long, from its first event: `ENDS WITHIN 30 days`.
+    """A trace lasts at most this long, from its first event: `ENDS WITHIN 30d`.
 
     >>> ends_within(100)
     EndsWithin(window=Ticks(count=100))

@@ -19,7 +19,7 @@ from ensue.engine.belief.follower import BeliefAnswers
 from ensue.engine.machine import Machine, State, compile_plan
 from ensue.engine.pushed_rows import PushedRows
 from ensue.engine.snapshot import kept_derived, kept_events, read_header, restore, saved_schemas, snapshot
-from ensue.engine.sources import Mask, Report, Tie
+from ensue.engine.sources import Mask, Report
 from ensue.errors import SchemaError, StateError, counted, warn
 from ensue.kernels.warm_up import compile_missing
 from ensue.lower.phases import CheckedProgram, LoweredProgram, lower
@@ -45,6 +45,9 @@ from ensue.runtimes.tables import ARROW, arrow_tables, conform, fixed_tables, le
 
 Batch: TypeAlias = "dict[Stream | None, pa.Table]"
 """The tables of one step by stream. None is the only table, with all streams."""
+
+LATE = "late"
+"""The reason for which late rows are ignored."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,8 +175,7 @@ class Detector:
         self._per_stream = False
         self._kind = ARROW
         self._finished = False
-        self._warned_of_late_rows = False
-        self._told_ties: set[Tie] = set()
+        self._warned: set[object] = set()
         self._pushed: PushedRows | None = None
 
     def __repr__(self) -> str:
@@ -436,12 +438,13 @@ class Detector:
 
     def _warn(self, report: Report, told: BeliefAnswers | None) -> None:
         if self._statements is not None:
-            warn_set_aside(report, self._told_ties)
-            self._told_ties |= {*report.ties}
+            warn_set_aside({"": report}, self._warned)
+            self._warned |= {*report.ignored, *report.ties}
         if told is not None:
-            warn_ignored(told.ignored)
-        if report.late and not self._warned_of_late_rows:
-            self._warned_of_late_rows = True
+            warn_ignored(told.ignored, self._warned)
+            self._warned |= {*told.ignored.counts}
+        if report.late and LATE not in self._warned:
+            self._warned.add(LATE)
             warn(f"{counted(report.late, 'late row', 'late rows')} ignored: at or before the watermark; see `late`")
 
     def _compiled(self, tables: Mapping[str, pa.Table] | pa.Table) -> Machine:

@@ -40,8 +40,8 @@ def __dir__() -> list[str]:
 def follows(first: PatternLike, second: PatternLike, within: WindowLike) -> Pattern:
     """The second ends after the first, at most `within` later: `FOLLOWS(x, y, d)`.
 
-    >>> follows("A a", "B b", "5 minutes")
-    Pattern("FOLLOWS(A a, B b, 5 minutes)")
+    >>> follows("A a", "B b", "5m")
+    Pattern("FOLLOWS(A a, B b, 5m)")
     """
     return _timed("FOLLOWS", within, first, second)
 
@@ -58,8 +58,8 @@ def precedes(second: PatternLike, first: PatternLike, within: WindowLike) -> Pat
 def not_follows(item: PatternLike, forbidden: PatternLike, within: WindowLike) -> Pattern:
     """An item with no end of `forbidden` in the time `within` after it: `NOTFOLLOWS(x, y, d)`.
 
-    >>> not_follows("Order o", "Payment p", "1 hour")
-    Pattern("NOTFOLLOWS(Order o, Payment p, 1 hour)")
+    >>> not_follows("Order o", "Payment p", "1h")
+    Pattern("NOTFOLLOWS(Order o, Payment p, 1h)")
     """
     return _timed("NOTFOLLOWS", within, item, forbidden)
 
@@ -67,8 +67,8 @@ def not_follows(item: PatternLike, forbidden: PatternLike, within: WindowLike) -
 def not_precedes(item: PatternLike, forbidden: PatternLike, within: WindowLike) -> Pattern:
     """An item with no end of `forbidden` in the time `within` before it: `NOTPRECEDES(x, y, d)`.
 
-    >>> not_precedes("Reading r", "Reading earlier", "10 seconds")
-    Pattern("NOTPRECEDES(Reading r, Reading earlier, 10 seconds)")
+    >>> not_precedes("Reading r", "Reading earlier", "10s")
+    Pattern("NOTPRECEDES(Reading r, Reading earlier, 10s)")
     """
     return _timed("NOTPRECEDES", within, item, forbidden)
 
@@ -112,8 +112,8 @@ def aperiodic_list(opening: PatternLike, items: PatternLike, closing: PatternLik
 def periodic(opening: PatternLike, every: WindowLike, until: PatternLike | None = None) -> Pattern:
     """One moment per period after an opening event, until the closing event: `PERIODIC(x, d, z)`.
 
-    >>> periodic("Open o", "1 hour", until="Close c")
-    Pattern("PERIODIC(Open o, 1 hour, Close c)")
+    >>> periodic("Open o", "1h", until="Close c")
+    Pattern("PERIODIC(Open o, 1h, Close c)")
     """
     items = (opening,) if until is None else (opening, until)
     return _timed("PERIODIC", every, *items)
@@ -122,8 +122,8 @@ def periodic(opening: PatternLike, every: WindowLike, until: PatternLike | None 
 def periodic_list(opening: PatternLike, every: WindowLike, until: PatternLike) -> Pattern:
     """An opening event and its closing event, with the list of the moments between: `PERIODIC*(x, d, z)`.
 
-    >>> periodic_list("Open o", "1 hour", "Close c").named("p")
-    Pattern("PERIODIC*(Open o, 1 hour, Close c) AS p")
+    >>> periodic_list("Open o", "1h", "Close c").named("p")
+    Pattern("PERIODIC*(Open o, 1h, Close c) AS p")
     """
     return _timed("PERIODIC*", every, opening, until)
 

@@ -47,8 +47,8 @@ def __dir__() -> list[str]:
 class RuleItem:
     """An item of the body of a rule; `node` is the parsed form of its text.
 
-    >>> together("o", "s").within("2 hours")
-    RuleItem("{o, s} within 2 hours")
+    >>> together("o", "s").within("2h")
+    RuleItem("{o, s} within 2h")
     """
 
     node: rules.Item
@@ -231,8 +231,8 @@ class TimerName:
 def timer(name: str) -> TimerName:
     """An interval relative to an item or another timer.
 
-    >>> timer("w").extend(atom("order", "id").named("o"), "6 hours")
-    Interval("w: extend(o, 6 hours)")
+    >>> timer("w").extend(atom("order", "id").named("o"), "6h")
+    Interval("w: extend(o, 6h)")
     """
     _check_text("timer", name)
     return TimerName(name)
@@ -277,7 +277,7 @@ class ItemGroup:
 
 
 def together(*items: IntervalLike) -> ItemGroup:
-    """Items and timers that happen within a window: `{o, s} within 2 hours`.
+    """Items and timers that happen within a window: `{o, s} within 2h`.
 
     >>> together("o", "s", "w").within(5)
     RuleItem("{o, s, w} within 5")

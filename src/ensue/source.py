@@ -185,7 +185,7 @@ class Events(DescribedEvents):
         since: Any = None,
         until: Any = None,
         title: str | None = None,
-        most_keys: int = 50,
+        most_keys: int = 200,
         most_events: int = 5_000,
         most_matches: int = 2_000,
     ) -> reports.HtmlReport:

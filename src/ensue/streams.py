@@ -26,6 +26,7 @@ from ensue.plan.program_plans import (
 )
 from ensue.plan.states import refuse_ahead
 from ensue.programs import Program, QueryLike, program_statements
+from ensue.runtimes.moments import spark_interval
 from ensue.runtimes.tables import DescribedEvents, are_frames, described, fixed_tables, together_schema
 from ensue.text.render import render_pattern
 
@@ -79,8 +80,8 @@ def start(
     `match_id`. With Spark Connect, a function runs on the server, as a copy: this process does not see its changes.
 
     `checkpointLocation` is a folder for this program alone. It refuses another query, unless `upgrade` is true and the
-    kept events are sufficient. `trigger` has Spark's words, as in `DataStreamWriter.trigger`: `{"processingTime": "10
-    seconds"}` starts a micro-batch every 10 seconds, and `{"availableNow": True}` processes all available rows and then
+    kept events are sufficient. `trigger` has Spark's words, as in `DataStreamWriter.trigger`: `{"processingTime":
+    "10s"}` starts a micro-batch every 10 seconds, and `{"availableNow": True}` processes all available rows and then
     stops. By default, a micro-batch starts when the last one has ended. `buckets` is the number of states; by default,
     that of Spark's shuffle partitions, at least 8. `status` shows a progress line on stderr; by default, on a terminal.
 
@@ -88,7 +89,7 @@ def start(
 
         handle = ensue.start(
             orders, query, time="at", type="type", to="unpaid",
-            checkpointLocation="checkpoint", trigger={"processingTime": "10 seconds"},
+            checkpointLocation="checkpoint", trigger={"processingTime": "10s"},
         )
         handle.awaitTermination()
     """
@@ -284,7 +285,7 @@ def checked_trigger(trigger: object) -> dict[str, Any]:
     """A trigger in Spark's words; empty for that of Spark."""
     if trigger is None:
         return {}
-    shown = '`{"processingTime": "10 seconds"}` or `{"availableNow": True}`'
+    shown = '`{"processingTime": "10s"}` or `{"availableNow": True}`'
     if not isinstance(trigger, Mapping) or len(trigger) != 1:
         raise SchemaError("trigger", f"`trigger` must be a mapping with one entry, not {trigger!r}", f"pass {shown}")
     word, value = next(iter(trigger.items()))
@@ -292,10 +293,11 @@ def checked_trigger(trigger: object) -> dict[str, Any]:
         known = ", ".join(f"`{name}`" for name in TRIGGERS)
         hint = did_you_mean(str(word), TRIGGERS) or f"pass {shown}"
         raise SchemaError("trigger", f"unknown trigger `{word}`; available: {known}", hint)
-    expected = "a text such as '10 seconds'" if word == "processingTime" else "True"
+    expected = "a text such as '10s'" if word == "processingTime" else "True"
     if not (isinstance(value, str) if word == "processingTime" else value is True):
         raise SchemaError("trigger", f"`{word}` must be {expected}, not {value!r}", f"pass {shown}")
-    return {word: value}
+    # What is no duration of a query, such as `1 month`, is for Spark to read.
+    return {word: spark_interval(value) if word == "processingTime" else value}
 
 
 def _by_name(given: Sinks | None, names: Sequence[str], role: str, *, complete: bool) -> dict[str, Sink]:

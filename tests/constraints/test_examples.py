@@ -315,11 +315,75 @@ def test_a_trailing_not_waits_also_in_patterns_of_many_steps() -> None:
     assert found == ensue.detect(table, text, time="t", type="type").num_rows == 1
 
 
-def test_patterns_of_very_many_items_are_watched_loosely() -> None:
-    items = ", ".join(f"S{number} s{number}" for number in range(66))
-    text = f"CONSTRAINT ENDS(End); PATTERN AND({items}) PARTITION BY order_id"
+def all_of(count: int) -> str:
+    return f"AND({', '.join(f'S{number} s{number}' for number in range(count))}) PARTITION BY order_id"
+
+
+def test_patterns_of_very_many_items_are_watched() -> None:
+    text = f"CONSTRAINT ENDS(End); PATTERN {all_of(66)}"
     rows = [(number, f"S{number}") for number in range(66)]
     assert ensue.detect(table_of([*rows, (99, "End")]), text, time="t", type="type").num_rows == 1
+    text = f"CONSTRAINT EXCLUSIVE(Z, S0); CONSTRAINT PRIOR(S1, Y); {text}"
+    assert "longer than necessary" not in ensue.explain(text)
+    assert Feed(text).take((1, "S2"), (2, "Z")).report.traces_failed == 1
+    assert Feed(text).take((1, "S2"), (2, "Y")).report.traces_failed == 1
+    assert Feed(text).take((1, "S1"), (2, "Y")).report.traces_failed == 0
+
+
+@pytest.mark.parametrize("count", [7, 9])
+def test_each_item_of_an_and_is_followed(count: int) -> None:
+    """The steps of the pattern and the watched streams take several words, also in a saved state."""
+    stated = "".join(f"CONSTRAINT PRIOR(S{number}, Z{number}_{one});" for number in range(count) for one in range(9))
+    text = f"{stated} PATTERN {all_of(count)}"
+    for missing in range(count):
+        others = [(place, f"S{place}") for place in range(count) if place != missing]
+        feed = Feed(text)
+        feed.take(*others)
+        saved = feed.detector.snapshot()
+        feed = Feed(text)
+        feed.detector.restore(saved)
+        last = [(20 + place, f"Z{place}_{place % 9}") for place in range(count) if place != missing]
+        assert feed.take(*last).report.traces_failed == 0
+        assert feed.take((40, f"Z{missing}_8")).report.traces_failed == 1
+        assert feed.detector.kept_rows == 0
+
+
+def test_where_not_all_items_are_followed_explain_says_so() -> None:
+    stated = "".join(f"CONSTRAINT PRIOR(S{number}, Z{number}); CONSTRAINT PRIOR(S{number}, Z);" for number in range(12))
+    text = f"{stated} PATTERN {all_of(12)}"
+    assert "so `s10`, `s11` are not followed: a trace may be kept longer" in ensue.explain(text)
+    assert "after Z9, a trace without S9 is dropped" in ensue.explain(text)
+    assert "after Z10" not in ensue.explain(text)
+    assert Feed(text).take((1, "S1"), (2, "Z9")).report.traces_failed == 1
+    assert Feed(text).take((1, "S1"), (2, "Z")).report.traces_failed == 1
+    assert Feed(text).take((1, "S1"), (2, "Z1"), (3, "Z10")).report.traces_failed == 0
+
+
+def test_what_is_only_assumed_to_have_come_is_not_seen() -> None:
+    """N can still come before B, although it is not followed whether B has come. X is watched, but alone harmless."""
+    items = ", ".join(f"A{number} a{number}" for number in range(12))
+    text = "CONSTRAINT REQUIRE(C, N); CONSTRAINT PRIOR(N, B); CONSTRAINT X AND Y IMPLIES NOT C;"
+    text = f"{text} PATTERN SEQ(AND({items}, B b), C c) PARTITION BY order_id"
+    rows = [(0, "X"), (1, "A0"), (2, "N"), *((place + 2, f"A{place}") for place in range(1, 12)), (20, "B"), (21, "C")]
+    feed = Feed(text)
+    feed.take(*rows)
+    assert len(feed.finish()) == 1
+    assert Feed(text).take(*(row for row in rows if row[1] not in ("N", "C"))).report.traces_failed == 1
+
+
+def test_more_watched_streams_than_the_bits_of_a_word() -> None:
+    stated = "".join(f"CONSTRAINT EXCLUSIVE(B, X{number});" for number in range(150))
+    text = f"{stated} CONSTRAINT ENDS(End); {PAIRS}"
+    for number in (0, 61, 62, 63, 64, 127, 128, 149):
+        assert f"after X{number}, a trace is dropped" in ensue.explain(text)
+        assert Feed(text).take((1, "A"), (2, f"X{number}")).report.traces_failed == 1
+
+
+def test_a_constraint_on_many_streams_is_watched_as_a_whole() -> None:
+    names = [f"A{number}" for number in range(6)]
+    feed = Feed(f"CONSTRAINT {' AND '.join(names)} IMPLIES NOT B; {PAIRS}")
+    assert feed.take((0, "A"), *((number, name) for number, name in enumerate(names[:5], 1))).report.traces_failed == 0
+    assert feed.take((9, names[5])).report.traces_failed == 1
 
 
 def test_more_ends_than_bits() -> None:

@@ -240,6 +240,22 @@ def test_restore_of_a_state_of_another_query() -> None:
     assert "WITHIN 5" in str(error)
 
 
+def test_restore_of_a_state_whose_query_another_release_wrote_in_words() -> None:
+    query = "PATTERN SEQ(A a, B b) WITHIN 1h 30m"
+    events = pa.table({"t": pa.array([0, 60_000_000], pa.timestamp("us")), "type": ["A", "A"]})
+    first = ensue.Detector(query, time="t", type="type")
+    first.advance(events, watermark=datetime(1970, 1, 1, 0, 1))
+    saved = first.snapshot()
+    older = {key: value.replace(b"1h 30m", b"90 minutes") for key, value in saved.schema.metadata.items()}
+    assert older != saved.schema.metadata
+    second = ensue.Detector(query, time="t", type="type")
+    second.restore(saved.replace_schema_metadata(older))
+    later = pa.table({"t": pa.array([120_000_000], pa.timestamp("us")), "type": ["B"]})
+    assert second.advance(later, watermark=datetime(1970, 1, 1, 0, 2)).matches.num_rows == 2
+    other = {key: value.replace(b"1h 30m", b"91 minutes") for key, value in saved.schema.metadata.items()}
+    refused(lambda: second.restore(saved.replace_schema_metadata(other)), "state-query", "another query")
+
+
 def test_restore_of_a_plain_table() -> None:
     refused(lambda: detector().restore(EVENTS), "not-a-state", "snapshot()")
 

@@ -51,12 +51,12 @@ def only(found: ensue.WhyNot, kind: str) -> dict[str, Any]:
 
 def test_the_number_of_elements() -> None:
     events = table(*[("Failed", second) for second in range(4)], ("Accepted", 9))
-    found = ask(events, "PATTERN SEQ(COLLECT Failed f{5,}, Accepted a) WITHIN 1 minute")
+    found = ask(events, "PATTERN SEQ(COLLECT Failed f{5,}, Accepted a) WITHIN 1m")
     assert found.verdict == "no match: Failed f{5,} ALL failed once, closest 4 of 5"
     row = only(found, "collection")
     assert (row["distance"], row["share"]) == (1.0, 0.2)
     assert (row["examples"][0]["had"], row["examples"][0]["needed"]) == ("4", "at least 5")
-    few = ask(events, "PATTERN SEQ(COLLECT Failed{0,3}, Accepted a) WITHIN 1 minute")
+    few = ask(events, "PATTERN SEQ(COLLECT Failed{0,3}, Accepted a) WITHIN 1m")
     assert few.verdict.endswith("closest 4 of at most 3")
     row = only(few, "collection")
     assert (row["share"], row["examples"][0]["needed"]) == (pytest.approx(1 / 3), "at most 3")
@@ -112,17 +112,17 @@ PAIR = table(
         ("a.ok = TRUE", "a.ok = FALSE, needs = TRUE", None, None),
         ("a.ok", "a.ok = FALSE", None, None),
         ("a.amount > 1000 OR b.user = 'x'", "a.amount = 990, b.user = 'bob'", None, None),
-        ("b.at - a.at > 2 hours", "b.at - a.at = 50 min, needs > 2 h, 1 h 10 min short", 4_200_000_000, 7 / 12),
-        ("b.due < a.due", "b.due = 1 d 2 h, needs < 5 min (a.due), 1 d 1 h 55 min over", 93_300_000_000, 311),
+        ("b.at - a.at > 2h", "b.at - a.at = 50m, needs > 2h, 1h 10m short", 4_200_000_000, 7 / 12),
+        ("b.due < a.due", "b.due = 1d 2h, needs < 5m (a.due), 1d 1h 55m over", 93_300_000_000, 311),
         (
-            "b.at < a.at + 5 minutes",
-            "b.at = 2024-01-01 10:50:00, needs < 2024-01-01 10:05:00 (a.at + 5 minutes), 45 min over",
+            "b.at < a.at + 5m",
+            "b.at = 2024-01-01 10:50:00, needs < 2024-01-01 10:05:00 (a.at + 5m), 45m over",
             2_700_000_000,
             None,
         ),
         (
             "a.at > TIMESTAMP '2024-01-01 11:00:00'",
-            "a.at = 2024-01-01 10:00:00, needs > 2024-01-01 11:00:00, 1 h short",
+            "a.at = 2024-01-01 10:00:00, needs > 2024-01-01 11:00:00, 1h short",
             3_600_000_000,
             None,
         ),
@@ -188,13 +188,13 @@ def test_aggregates_and_streams_of_rows() -> None:
 
 def test_windows_orders_and_relations() -> None:
     events = table(("A", 0), ("B", 20), ("A", 30), ("B", 32), id=[1, 1, 2, 2])
-    found = ask(events, "PATTERN SEQ(A a, B b) PARTITION BY id WITHIN 1 second")
-    assert notes(found, "window") == ["2 s, 1 s over", "20 s, 19 s over"]
+    found = ask(events, "PATTERN SEQ(A a, B b) PARTITION BY id WITHIN 1s")
+    assert notes(found, "window") == ["2s, 1s over", "20s, 19s over"]
     assert [example.share for example in found.nearest[0].examples] == [1.0, 19.0]
-    assert found.nearest[0].examples[0].needed == "at most 1 s"
-    assert notes(ask(events, "PATTERN SEQ(B b, A a) PARTITION BY id"), "order") == ["2 s late", "20 s late"]
-    follows = ask(events, "PATTERN FOLLOWS(A a, B b, 1 second) PARTITION BY id")
-    assert notes(follows, "relation") == ["off by 1 s", "off by 19 s"]
+    assert found.nearest[0].examples[0].needed == "at most 1s"
+    assert notes(ask(events, "PATTERN SEQ(B b, A a) PARTITION BY id"), "order") == ["2s late", "20s late"]
+    follows = ask(events, "PATTERN FOLLOWS(A a, B b, 1s) PARTITION BY id")
+    assert notes(follows, "relation") == ["off by 1s", "off by 19s"]
     counted = ask(events, "PATTERN SEQ(A a [id = 1], B b [id = 2]) WITHIN 3 EVENTS")
     assert notes(counted, "window") == ["4 EVENTS, 1 over"]
 
@@ -213,23 +213,23 @@ def test_the_absence_and_what_occurred_where() -> None:
         level=[1, 2, 3, 4, 5],
         port=[None, 22, 23, 24, None],
     )
-    asked = "PATTERN SEQ(O o, NOT C c [port > 0], NOT D d, P p) PARTITION BY id WITHIN 1 minute"
+    asked = "PATTERN SEQ(O o, NOT C c [port > 0], NOT D d, P p) PARTITION BY id WITHIN 1m"
     without_d = asked.replace(" NOT D d,", "")
     # The column that the query uses is shown first; the key and columns without a value are not shown.
     shown = "C c at 2024-01-01 10:00:05 (port = 22, why = 'late', host = 'h2') occurred between o and p, and 1 more"
     assert notes(ask(events, without_d), "absence") == [shown]
     assert ask(events, asked).verdict.startswith("no match: no candidate is left after")
-    before = ask(events, "PATTERN SEQ(NOT C c, D d) PARTITION BY id WITHIN 1500 ms")
+    before = ask(events, "PATTERN SEQ(NOT C c, D d) PARTITION BY id WITHIN 1500ms")
     assert notes(before, "absence") == [
         "C c at 2024-01-01 10:00:06 (why = 'lost', host = 'h3', level = 3) occurred before d"
     ]
-    after = ask(events, "PATTERN SEQ(O o, NOT C) PARTITION BY id WITHIN 5 seconds")
+    after = ask(events, "PATTERN SEQ(O o, NOT C) PARTITION BY id WITHIN 5s")
     assert notes(after, "absence") == [
         "C at 2024-01-01 10:00:05 (why = 'late', host = 'h2', level = 2) occurred after o"
     ]
     both = ask(events, "PATTERN SEQ(AND(O o, D d), NOT SEQ(C c, C x), P p) PARTITION BY id")
     assert both.matches == 1
-    reach = ask(events, "PATTERN SEQ(NOT C c WITHIN 3 seconds BEFORE p, P p) PARTITION BY id")
+    reach = ask(events, "PATTERN SEQ(NOT C c WITHIN 3s BEFORE p, P p) PARTITION BY id")
     (note,) = notes(reach, "absence")
     assert note.endswith("occurred from 2024-01-01 10:00:06 before 2024-01-01 10:00:09")
 
@@ -244,7 +244,7 @@ def test_which_events_tie() -> None:
     rows = [("A", 0), ("B", 3), ("C", 3), ("C", 3)]
     found = ask(table(*rows), "PATTERN SEQ(AND(A a, B b), C c)", examples=1)
     assert notes(found, "tie") == ["b and c at the same time, 2024-01-01 10:00:03"]
-    silent = ask(table(*rows, n=[1, 2, 3, 4]), "PATTERN SEQ(B b, NOT C c) WITHIN 5 seconds")
+    silent = ask(table(*rows, n=[1, 2, 3, 4]), "PATTERN SEQ(B b, NOT C c) WITHIN 5s")
     assert notes(silent, "tie") == ["C c at 2024-01-01 10:00:03 (n = 3) is at the time of b"]
     without = ask(table(*rows), "PATTERN SEQ(AND(A a, B b), C c)", examples=0)
     assert without.verdict == found.verdict
@@ -261,17 +261,17 @@ def test_a_match_that_ties_on_both_sides_of_a_not_counts_once() -> None:
 
 def test_the_most_useful_misses_come_first() -> None:
     rows = [
-        *[("A", 0), ("B", 70)],  # 10 s over 60 s: 17%
+        *[("A", 0), ("B", 70)],  # 10s over 60s: 17%
         *[("A", 100), ("C", 105), ("B", 110)],  # a NOT
         *[("A", 200), ("B", 205)],  # 99 of 100: 1%
         *[("B", 300), ("A", 301)],  # the wrong order
         *[("A", 400), ("B", 400)],  # a tie
-        *[("A", 500), ("B", 900)],  # 340 s over
+        *[("A", 500), ("B", 900)],  # 340s over
         *[("A", 2000), ("B", 2010)],  # another key
     ]
     key = [1, 1, 2, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6, 7, 8]
     events = table(*rows, id=key, x=[99 if number == 3 else 100 for number in key])
-    query = "PATTERN SEQ(A a, NOT C c, B b) WHERE a.x >= 100 PARTITION BY id WITHIN 1 minute"
+    query = "PATTERN SEQ(A a, NOT C c, B b) WHERE a.x >= 100 PARTITION BY id WITHIN 1m"
     found = ask(events, query)
     assert [step.kind for step in found.nearest] == ["tie", "condition", "window", "absence", "order", "key"]
     ranks = {row["kind"]: row["rank"] for row in found.table.to_pylist() if row["rank"]}
@@ -279,7 +279,7 @@ def test_the_most_useful_misses_come_first() -> None:
     titles = [line.strip() for line in found.to_text().splitlines() if " failed " in line or "same time as" in line]
     assert [title.split(" failed ")[0] for title in titles[2:]] == [
         "a.x >= 100",
-        "WITHIN 1 minute",
+        "WITHIN 1m",
         "NOT C c",
         "SEQ: a before b",
         "PARTITION BY id",
@@ -291,9 +291,9 @@ def test_the_most_useful_misses_come_first() -> None:
 def test_the_order_is_blamed_after_everything_but_the_key() -> None:
     rows = [("B", 0), ("A", 1), ("B", 10), ("A", 11), ("A", 20), ("B", 50)]
     events = table(*rows, id=[1, 1, 2, 2, 3, 3])
-    query = "PATTERN SEQ(A a, B b) PARTITION BY id WITHIN 20 seconds"
-    assert ask(events, query).verdict == "no match: WITHIN 20 seconds failed once, closest 30 s, 10 s over"
-    assert ask(events.slice(0, 4), query).verdict == "no match: SEQ: a before b failed 2 times, closest 1 s late"
+    query = "PATTERN SEQ(A a, B b) PARTITION BY id WITHIN 20s"
+    assert ask(events, query).verdict == "no match: WITHIN 20s failed once, closest 30s, 10s over"
+    assert ask(events.slice(0, 4), query).verdict == "no match: SEQ: a before b failed 2 times, closest 1s late"
 
 
 class Cells(HTMLParser):
@@ -634,7 +634,7 @@ def test_forbidden_events_at_the_time_of_their_neighbour(history: list[Row]) -> 
 def test_the_command_line_has_the_same(tmp_path: Path) -> None:
     pa.csv.write_csv(PAIR.select(["at", "kind", "amount", "text"]), tmp_path / "events.csv")
     (tmp_path / "big.ensue").write_text("PATTERN big SEQ(A a, B b) WHERE a.amount > 1000")
-    command = ["why-not", str(tmp_path / "big.ensue"), "--data", str(tmp_path / "events.csv")]
+    command = ["why-not", str(tmp_path / "big.ensue"), "--events", str(tmp_path / "events.csv")]
     command += ["--time", "at", "--type", "kind"]
     told = CliRunner().invoke(app, command)
     assert "a.amount = 990, needs > 1000, 10 short" in told.stdout

@@ -15,9 +15,7 @@ import ensue
 from inside import app
 
 BEGIN = datetime(2024, 1, 1, 10)
-QUERY = (
-    "PATTERN paid SEQ(Order o [qty < 20], NOT Cancel c, Paid p) WHERE p.sum >= o.sum PARTITION BY id WITHIN 10 minutes"
-)
+QUERY = "PATTERN paid SEQ(Order o [qty < 20], NOT Cancel c, Paid p) WHERE p.sum >= o.sum PARTITION BY id WITHIN 10m"
 ROWS = [
     ("Order", 0, 7),
     ("Paid", 604, 7),
@@ -54,7 +52,7 @@ def step(found: ensue.WhyNot, kind: str) -> dict[str, object]:
 def test_the_window_is_blamed_with_the_closest_miss() -> None:
     found = ask(table(ROWS))
     assert found.matches == 0
-    assert found.verdict == "no match: WITHIN 10 minutes failed 2 times, closest 10 min 4 s, 4 s over"
+    assert found.verdict == "no match: WITHIN 10m failed 2 times, closest 10m 4s, 4s over"
     window = step(found, "window")
     assert (window["tried"], window["failed"], window["near_misses"]) == (3, 2, 2)
     assert window["distance"] == 4_000_000
@@ -68,7 +66,7 @@ def test_the_window_is_blamed_with_the_closest_miss() -> None:
 
 def test_every_other_requirement_has_its_misses() -> None:
     found = ask(table(ROWS))
-    assert step(found, "order")["closest"] == "3 s late"
+    assert step(found, "order")["closest"] == "3s late"
     forbidden = "Cancel c at 2024-01-01 10:13:40 (qty = 5, sum = 3) occurred between o and p"
     assert step(found, "absence")["closest"] == forbidden
     assert step(found, "condition")["near_misses"] == 0
@@ -90,7 +88,8 @@ def test_every_other_requirement_has_its_misses() -> None:
         (table([("Order", 0, 7), ("Paid", 5, 8)]), "no match: PARTITION BY id failed once, closest id = (7, 8)"),
         (
             table([("Order", 0, 7), ("Paid", 5, 7)], qty=22, sums=1),
-            "no match: no candidate is left after Order o [qty < 20]; all of them fail more than one requirement",
+            "no match: no candidate is left after Order o [qty < 20], closest o.qty = 22, needs < 20, 2 over; all of "
+            "them fail more than one requirement",
         ),
         (table([("Order", 0, 7), ("Paid", 5, 7)]), "1 match"),
     ],
@@ -102,8 +101,8 @@ def test_verdicts(events: pa.Table, verdict: str) -> None:
 def test_the_text_tells_how_far_they_came() -> None:
     lines = ask(table(ROWS), examples=1).to_text().splitlines()
     assert "  stream Order: 4 events" in lines
-    assert "  WITHIN 10 minutes: 1 of 3 choices" in lines
-    assert "    id = 7; o at 2024-01-01 10:00:00, p at 2024-01-01 10:10:04; 10 min 4 s, 4 s over" in lines
+    assert "  WITHIN 10m: 1 of 3 choices" in lines
+    assert "    id = 7; o at 2024-01-01 10:00:00, p at 2024-01-01 10:10:04; 10m 4s, 4s over" in lines
 
 
 def test_a_policy_that_chose_other_matches_is_named() -> None:
@@ -115,13 +114,13 @@ def test_a_policy_that_chose_other_matches_is_named() -> None:
 
 def test_branches_lists_and_operators_have_requirements_of_their_own() -> None:
     events = table([("Order", 0, 7), ("Cancel", 2, 7), ("Paid", 60, 7)])
-    either = ask(events, "PATTERN SEQ(OR(Order o, Cancel c), Paid p) WITHIN 30 seconds")
-    assert either.verdict == "no match: WITHIN 30 seconds failed 2 times, closest 58 s, 28 s over"
+    either = ask(events, "PATTERN SEQ(OR(Order o, Cancel c), Paid p) WITHIN 30s")
+    assert either.verdict == "no match: WITHIN 30s failed 2 times, closest 58s, 28s over"
     several = ask(events, "PATTERN SEQ(Order o, Cancel c{2,} ALL, Paid p)")
     assert several.verdict == "no match: Cancel c{2,} ALL failed once, closest 1 of 2"
-    follows = ask(events, "PATTERN FOLLOWS(Order o, Paid p, 10 seconds)")
-    assert follows.verdict == "no match: FOLLOWS: o and p failed once, closest off by 50 s"
-    absent = ask(events, "PATTERN NOTFOLLOWS(Order o, Cancel c, 10 seconds)")
+    follows = ask(events, "PATTERN FOLLOWS(Order o, Paid p, 10s)")
+    assert follows.verdict == "no match: FOLLOWS: o and p failed once, closest off by 50s"
+    absent = ask(events, "PATTERN NOTFOLLOWS(Order o, Cancel c, 10s)")
     assert absent.verdict == (
         "no match: NOT Cancel c failed once, closest Cancel c at 2024-01-01 10:00:02 (id = 7, qty = 5, sum = 3) "
         "occurred after 2024-01-01 10:00:00 to 2024-01-01 10:00:10"
@@ -133,15 +132,15 @@ def test_many_misses_are_cut_and_the_nearest_are_still_found() -> None:
     found = ask(table(rows), most_choices=100)
     window = step(found, "window")
     assert window["cut"]
-    assert window["closest"] == "16 min 40 s, 6 min 40 s over"
+    assert window["closest"] == "16m 40s, 6m 40s over"
 
 
 def test_a_declared_stream_can_be_asked_about() -> None:
     program = (
-        "STREAM fast FROM PATTERN SEQ(Order o, Paid p) PARTITION BY id WITHIN 10 minutes RETURN o.id AS id;"
+        "STREAM fast FROM PATTERN SEQ(Order o, Paid p) PARTITION BY id WITHIN 10m RETURN o.id AS id;"
         "PATTERN both SEQ(fast f, Cancel c) PARTITION BY id"
     )
-    assert ask(table(ROWS[:4]), program, name="fast").verdict.startswith("no match: WITHIN 10 minutes failed 2 times")
+    assert ask(table(ROWS[:4]), program, name="fast").verdict.startswith("no match: WITHIN 10m failed 2 times")
     assert ask(table(ROWS[:4]), program, name="both").verdict == "no match: stream fast has no events"
 
 
@@ -171,14 +170,14 @@ def test_where_is_for_frames() -> None:
 def test_on_the_command_line(tmp_path: Path) -> None:
     (tmp_path / "paid.ensue").write_text(QUERY)
     pa.csv.write_csv(table(ROWS), tmp_path / "events.csv")
-    command = ["why-not", str(tmp_path / "paid.ensue"), "--data", str(tmp_path / "events.csv"), "--time", "t"]
+    command = ["why-not", str(tmp_path / "paid.ensue"), "--events", str(tmp_path / "events.csv"), "--time", "t"]
     told = CliRunner().invoke(app, [*command, "--type", "type"])
     assert told.exit_code == 0
-    assert told.stdout.startswith("paid: no match: WITHIN 10 minutes failed 2 times, closest 10 min 4 s, 4 s over")
+    assert told.stdout.startswith("paid: no match: WITHIN 10m failed 2 times, closest 10m 4s, 4s over")
     as_json = json.loads(CliRunner().invoke(app, [*command, "--type", "type", "--format", "json"]).stdout)
     assert as_json["name"] == "paid"
     assert {entry["kind"] for entry in as_json["steps"]} >= {"stream", "window", "absence"}
-    unknown = CliRunner().invoke(app, [*command, "--type", "type", "--name", "other"])
+    unknown = CliRunner().invoke(app, [*command, "--type", "type", "--pattern", "other"])
     assert unknown.exit_code != 0
     missing = CliRunner().invoke(app, ["why-not", str(tmp_path / "no.ensue"), *command[2:], "--type", "type"])
     assert missing.exit_code == 2
@@ -242,7 +241,7 @@ def test_names_in_backticks_are_shown_as_they_are() -> None:
 
 
 TIED = [("Order", 0, 7), ("Paid", 0, 7), ("Order", 9, 8), ("Paid", 9, 8), ("Paid", 20, 9), ("Order", 21, 9)]
-FIRST = "PATTERN SEQ(Order o, Paid p) PARTITION BY id WITHIN 1 minute"
+FIRST = "PATTERN SEQ(Order o, Paid p) PARTITION BY id WITHIN 1m"
 
 
 def test_ties_are_apart_from_the_wrong_order() -> None:
@@ -250,7 +249,7 @@ def test_ties_are_apart_from_the_wrong_order() -> None:
     words = "`Paid` at the same time as `Order` 2 times (2024-01-01 10:00:00), but SEQ requires it strictly later"
     assert answer.verdict == f"no match: {words}; use `order=` or ALLOWING TIES"
     rows = {row["kind"]: row for row in answer.table.to_pylist()}
-    assert (rows["order"]["near_misses"], rows["order"]["closest"]) == (1, "1 s late")
+    assert (rows["order"]["near_misses"], rows["order"]["closest"]) == (1, "1s late")
     tie = rows["tie"]
     assert (tie["tried"], tie["failed"], tie["near_misses"], tie["distance"]) == (3, 2, 2, 0.0)
     assert [example["key"] for example in tie["examples"]] == ["id = 7", "id = 8"]
@@ -265,7 +264,7 @@ def test_ties_are_apart_from_the_wrong_order() -> None:
 
 
 def test_a_single_tie_and_several_events_on_one_side() -> None:
-    query = "PATTERN SEQ(AND(Order o, Cancel c), Paid p) PARTITION BY id WITHIN 1 minute"
+    query = "PATTERN SEQ(AND(Order o, Cancel c), Paid p) PARTITION BY id WITHIN 1m"
     rows = [("Cancel", 1, 7), ("Order", 3, 7), ("Paid", 3, 7)]
     answer = ensue.why_not(table(rows), query, time="t", type="type")
     assert answer.verdict.startswith("no match: `Paid` at the same time as o, c once (2024-01-01 10:00:03), but SEQ")
@@ -279,7 +278,7 @@ def test_there_are_no_ties_where_something_decides(clause: str, columns: dict[st
 
 
 def test_matches_with_a_forbidden_event_at_the_very_time() -> None:
-    query = "PATTERN SEQ(Order o, NOT Paid p) PARTITION BY id WITHIN 1 minute"
+    query = "PATTERN SEQ(Order o, NOT Paid p) PARTITION BY id WITHIN 1m"
     answer = ensue.why_not(table(TIED), query, time="t", type="type")
     assert answer.verdict == "3 matches"
     assert answer.to_text().split("\n\n")[2].splitlines()[1:] == [
@@ -296,3 +295,35 @@ def test_matches_with_a_forbidden_event_at_the_very_time() -> None:
         2,
         "Paid p at 2024-01-01 10:00:00 (qty = 5, sum = 3), at the very time of o, occurred after o",
     )
+
+
+def test_what_came_closest_if_all_choices_fail_several_requirements() -> None:
+    """The requirement that leaves no choice says how close those before it came, without being a near miss."""
+    events = pa.table(
+        {
+            "t": pa.array([0, 1, 2, 3, 10, 11], pa.timestamp("s")),
+            "type": ["F", "F", "F", "F", "L", "L"],
+            "k": [1, 1, 1, 1, 1, 2],
+            "x": [0.0, 1.5, 3.0, 4.5, 3.0, 9.0],
+        }
+    )
+    query = "PATTERN SEQ(COLLECT F f, L l) WHERE count(f) > 5 AND sum(f.x) > 20 PARTITION BY k WITHIN 1 minute"
+    found = ensue.why_not(events, query, time="t", type="type")
+    assert found.verdict == (
+        "no match: no candidate is left after count(f) > 5, closest count(f) = 4, needs > 5, 1 short; "
+        "all of them fail more than one requirement"
+    )
+    assert found.nearest == ()
+    assert "no near misses: what came closest failed this requirement and others\n  count(f) > 5 failed 2 times" in str(
+        found
+    )
+    assert "count(f) = 4, needs &gt; 5, 1 short" in found._repr_html_()
+    stopped = next(row for row in found.table.to_pylist() if row["what"] == "count(f) > 5")
+    assert (stopped["near_misses"], stopped["rank"], stopped["distance"]) == (0, None, 1.0)
+    assert [example["had"] for example in stopped["examples"]] == ["count(f) = 4", "count(f) = 0"]
+
+
+def test_a_repetition_that_never_occurs() -> None:
+    events = pa.table({"t": [1, 2, 3], "type": ["F", "F", "L"]})
+    found = ensue.why_not(events, "PATTERN SEQ(F f{3}, L l) WITHIN 10", time="t", type="type")
+    assert found.verdict == "no match: not enough events in order for F f{3}"

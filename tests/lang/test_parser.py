@@ -294,6 +294,8 @@ WINDOWS: dict[str, Window] = {
     "0.000000001 s": Duration(1),
     ".5 us": Duration(500),
     "0 seconds": Duration(0),
+    "1d 2h": Duration(26 * NANOSECONDS_PER["hour"]),
+    "1h30m": Duration(90 * NANOSECONDS_PER["minute"]),
 }
 
 
@@ -304,8 +306,15 @@ def test_windows(text: str) -> None:
 
 @pytest.mark.parametrize("unit", UNITS)
 def test_units(unit: str) -> None:
-    assert parse_window(f"3 {unit.upper()}") == Duration(3 * NANOSECONDS_PER[UNITS[unit]])
-    assert parse_expression(f"3 {unit}") == Duration(3 * NANOSECONDS_PER[UNITS[unit]])
+    length = Duration(3 * NANOSECONDS_PER[UNITS[unit]])
+    assert parse_window(f"3 {unit if unit == 'm' else unit.upper()}") == length
+    assert parse_window(f"3{unit}") == length
+    assert parse_expression(f"3 {unit}") == length
+
+
+def test_a_capital_m_is_no_minute() -> None:
+    with pytest.raises(QueryError, match="write `m` for minutes, `30d` for a month"):
+        parse_window("5M")
 
 
 EXPRESSIONS: dict[str, Expr] = {

@@ -85,8 +85,8 @@ def test_several_problems_are_reported_at_once_in_the_order_of_the_text() -> Non
         (parse_items, "o: order(id) AND s: shipped(id)", "separate items with `,`"),
         (parse_items, "o befor s", "did you mean `before`?"),
         (parse_items, "o: order", "put the arguments of `order` in parentheses: `order(...)`"),
-        (parse_window, "'10 seconds'", "write `10 seconds`"),
-        (parse_window, "INTERVAL '1' HOUR", "write `1 hour`"),
+        (parse_window, "'10 seconds'", "write `10s`"),
+        (parse_window, "INTERVAL '1' HOUR", "write `1h`"),
     ],
 )
 def test_hints_for_the_texts_of_the_dsl(parse: Callable[[str], object], text: str, hint: str) -> None:
@@ -124,6 +124,29 @@ def test_windows_that_are_none(text: str, code: str) -> None:
     with pytest.raises(QueryError) as caught:
         parse_window(text)
     assert caught.value.code == code
+
+
+@pytest.mark.parametrize(
+    ("text", "closest"),
+    [
+        ("9007199254740993.0", "9007199254740992.0"),
+        ("-0.12345678901234567890", "0.12345678901234568"),
+        ("3.14159265358979323846", "3.141592653589793"),
+        ("1e-400", "0.0"),
+    ],
+)
+def test_floats_keep_their_digits(text: str, closest: str) -> None:
+    """A float that would be another number is refused, with the number that it would be."""
+    with pytest.raises(QueryError) as caught:
+        parse_expression(text)
+    assert caught.value.code == "number-precision"
+    assert caught.value.problems[0].hint.startswith(f"write {closest}, the closest float")
+    assert parse_expression(closest)
+
+
+@pytest.mark.parametrize("text", ["0.1", "1.50", ".5", "1e-3", "1.7976931348623157e308", "9223372036854775808.0"])
+def test_floats_that_keep_their_digits(text: str) -> None:
+    assert parse_expression(text).value == float(text)  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize("text", ["9223372036854775808", "-9223372036854775809", "9" * 5000, "1e999", "-1e999"])

@@ -17,6 +17,7 @@ from inside import (
     Shape,
     WebhookSink,
     described,
+    length_of,
     made_schema,
     published_schema,
     read_pipeline,
@@ -100,6 +101,29 @@ spark: {packages: ["a:b:${PIN}"]}
     assert "VIOLATIONS\n  webhook https://example.org" in shown
     assert "DELIVERY\n  dead_letters /dead, retries 5" in shown
     assert described(pipeline)["timed_out"] == {"p": {"format": "console"}}
+
+
+@pytest.mark.parametrize("given", ["1m 30s", "90 seconds", "1.5min", "1m30s"])
+def test_durations_are_those_of_a_query(folder: Path, given: str) -> None:
+    """`watermark` and the like are checked by a pattern, and read as a query reads them."""
+    text = (
+        TEXT.replace("headers:", f"timeout: {given}\n    headers:")
+        + f"delivery: {{dead_letters: dead, backoff: {given}}}"
+    )
+    pipeline = read_pipeline_text(text, folder / "pipeline.yaml", SECRETS)
+    sink = pipeline.outputs["p"]
+    assert isinstance(sink, WebhookSink)
+    assert sink.timeout == 90
+    assert length_of(pipeline.delivery.backoff) == 90_000_000_000
+    assert length_of(given) == 90_000_000_000
+
+
+@pytest.mark.parametrize("given", ["0s", "0", "5M", "1y", "-1s", "soon"])
+def test_durations_that_are_none(folder: Path, given: str) -> None:
+    with pytest.raises(
+        ensue.QueryError, match="`timeout` must be an integer of at least 1 or a duration such as `10s`"
+    ):
+        read_pipeline_text(TEXT.replace("headers:", f"timeout: {given}\n    headers:"), folder / "p.yaml", SECRETS)
 
 
 def test_a_program_with_variables_hides_them(folder: Path) -> None:

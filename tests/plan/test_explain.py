@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from io import StringIO
 from unittest.mock import patch
 
@@ -21,8 +22,8 @@ def section(text: str, title: str) -> list[str]:
     ("pattern", "lines"),
     [
         (
-            "NOTFOLLOWS(B b, D d, 5 minutes)",
-            ["NOTFOLLOWS ends 5 minutes after b", "no D d that occurs after b and at most 5 minutes later"],
+            "NOTFOLLOWS(B b, D d, 5m)",
+            ["NOTFOLLOWS ends 5m after b", "no D d that occurs after b and at most 5m later"],
         ),
         ("NOTPRECEDES(B b, D d, 5)", ["no D d that occurs before b and at most 5 earlier"]),
         ("NOTFOLLOWS(B b, SEQ(C c, D d), 5)", ["no SEQ(C c, D d) that ends after b and at most 5 later"]),
@@ -32,8 +33,8 @@ def section(text: str, title: str) -> list[str]:
             ["no B b that occurs after a and before c", "no C c that ends earlier and occurs after a"],
         ),
         (
-            "PERIODIC(A a, 5 minutes, C c) AS p WITHIN 1 hour",
-            ["p.e: a moment every 5 minutes after a, up to 1 hour", "no C c that occurs after a and no later than p.e"],
+            "PERIODIC(A a, 5m, C c) AS p WITHIN 1h",
+            ["p.e: a moment every 5m after a, up to 1h", "no C c that occurs after a and no later than p.e"],
         ),
         ("PERIODIC*(A a, 5, C c) AS p", ["p: the list of moments, every 5 after a and before c"]),
         ("APERIODIC*(A a, B b, C c)", ["b: the list of every B b that occurs after a and before c, possibly empty"]),
@@ -231,23 +232,23 @@ def test_match_strict_takes_neighbours() -> None:
 
 RULES = """
 STREAM order(id, q); STREAM shipped(id, z);
-RULE overdue(id) <- o: order(id, q), w: extend(o, 6 hours), while w: not shipped(id, _), q < 10;
-RULE report(id, n = count(c)) <- d: overdue(id), w: from_end_backward(d, 24 hours), while w: collect c: shipped(_, _)
+RULE overdue(id) <- o: order(id, q), w: extend(o, 6h), while w: not shipped(id, _), q < 10;
+RULE report(id, n = count(c)) <- d: overdue(id), w: from_end_backward(d, 24h), while w: collect c: shipped(_, _)
 """
 
 
 def test_rules_are_explained_one_by_one() -> None:
     text = ensue.parse(RULES).explain()
     assert text.count("RULE\n") == 2
-    assert "w ends 6 hours after o" in text
-    assert "w starts 1 day before the end of d" in text
+    assert "w ends 6h after o" in text
+    assert "w starts 1d before the end of d" in text
     assert "overdue: the events that the rules with this head derive, a result and used by report" in text
 
 
 def test_what_is_not_stored_and_what_waits_for_a_partner_is_said() -> None:
     """The streaming and the suppressed side of a join, read off the closed bounds."""
     text = ensue.parse(RULES).explain()
-    assert "shipped as shipped: kept for 6 hours if o came before" in text
+    assert "shipped as shipped: kept for 6h if o came before" in text
     assert "overdue as d: not kept" in text
 
 
@@ -308,6 +309,22 @@ def problems_of(text: str) -> list[object]:
     """What `ensue check -` finds in a text."""
     with patch("sys.stdin", StringIO(text)):
         return [finding.rendered for finding in check_files(["-"])]
+
+
+def test_durations_have_the_form_of_a_query() -> None:
+    """Nothing that is explained spells a unit out, and the query can be typed back."""
+    text = "PATTERN SEQ(A a, NOT C c, B b) WHERE b.t - a.t >= 90 seconds WITHIN 1 day 2 hours"
+    explained = ensue.explain(text)
+    assert re.findall(r"[0-9] (?:ns|us|ms|s|seconds?|min|minutes?|h|hours?|d|days?|weeks?)\b", explained) == []
+    for part in (
+        "WITHIN 1d 2h",
+        "a before b by at least 1m 30s, all within 1d 2h",
+        "kept for 1d 2h",
+        "slices of 17d 8h",
+    ):
+        assert part in explained
+    query = explained.partition("PATTERN\n")[2].partition("\n\n")[0]
+    assert ensue.parse(query).statements == ensue.parse(text).statements
 
 
 DURING = "RULE inside(k) <- x: a(k=k), y: b(k=k), x during y"

@@ -204,7 +204,14 @@ def test_the_status_line_says_ties_once(monkeypatch: pytest.MonkeyPatch) -> None
     said = "pattern `p`: 6 of 14 matches have a `C` at the very time of `A`; use `order=` or ALLOWING TIES"
     assert [text for text in above if "ALLOWING" in text] == [said]
     assert last == "2 micro-batches, 0 rows, 14 matches, 6 ties"
-    assert notice.words(Totals(ties=5)) == [
-        "5 results depend on the order of events at the same time; use `order=` or ALLOWING TIES"
+    said = "5 results depend on the order of events at the same time; use `order=` or ALLOWING TIES"
+    assert notice.words(Totals(ties=5)) == said
+    assert notice.words(Totals(ties=6)) == ""
+    other = TieNotice([tie, Tie("q", "A", "B")])
+    labels = {known.label: 2 for known in other.ties}
+    assert other.words(Totals(matches=2, ties=4, labelled=labels)).splitlines() == [
+        "results depend on the order of events at the same time; use `order=` or ALLOWING TIES",
+        "  pattern `p`: 2 of 2 matches have a `C` at the very time of `A`",
+        "  pattern `q`: 2 pairs of `A` and `B` have the same time, so neither event is before the other",
     ]
-    assert notice.words(Totals(ties=6)) == []
+    assert other.words(Totals(matches=3, ties=5, labelled=labels)) == ""

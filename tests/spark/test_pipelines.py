@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 import os
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
+import warnings
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.dataset
+import pyarrow.parquet
 import pytest
+from typer.testing import CliRunner
 
 import ensue
 from actions.test_webhooks import Server
-from inside import NO_TIME, NOT_JSON, PipelineRun, read_pipeline_text, run_pipeline
+from inside import NO_TIME, NOT_JSON, PipelineRun, app, read_pipeline_text, run_pipeline
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -109,7 +115,7 @@ def test_rows_to_a_webhook(spark: SparkSession, tmp_path: Path, streaming: bool)
         text = f"""
 {stream}
 query: {STREAM_QUERY}
-sources: {SOURCE}{"    watermark: 0 seconds" if streaming else ""}
+sources: {SOURCE}{"    watermark: 0s" if streaming else ""}
 outputs:
   pair:
     webhook: {server.url}
@@ -190,9 +196,9 @@ def test_all_outputs_of_a_batch(spark: SparkSession, tmp_path: Path) -> None:
 def test_a_record_that_is_no_event_ends_the_run(spark: SparkSession, tmp_path: Path, record: str) -> None:
     write_events(tmp_path, 1, [("08:00", "Order", 1)])
     (tmp_path / "in" / "2.jsonl").write_text(record)
-    with pytest.raises(ensue.SchemaError) as caught:
+    with pytest.raises(ensue.QueryError) as caught:
         run_text(f"query: {STREAM_QUERY}\nsources: {SOURCE}\noutputs: {{pair: console}}", tmp_path)
-    assert caught.value.code == "pipeline-record"
+    assert (caught.value.code, caught.value.line) == ("pipeline-record", 5)
     assert "add `rejected` to the source" in caught.value.hint
     assert record not in str(caught.value)
 
@@ -229,11 +235,150 @@ def test_what_spark_says_is_an_error_without_secrets(spark: SparkSession, tmp_pa
     source = SOURCE.replace("id: order + 0", 'id: "order + ${SHORT} + ${PLACE}"')
     text = f"query: {STREAM_QUERY}\nsources: {source}\noutputs: {{pair: console}}"
     pipeline = read_pipeline_text(text, tmp_path / "pipeline.yaml", {"PLACE": "hunter2", "SHORT": "xyz"})
-    with pytest.raises(ensue.SchemaError) as caught:
+    with pytest.raises(ensue.QueryError) as caught:
         run_pipeline(pipeline, lambda name, rows: None)
-    assert caught.value.code == "pipeline-spark"
+    assert (caught.value.code, caught.value.line) == ("no-such-column", 6)
     assert "hunter2" not in str(caught.value)
     assert "xyz" not in str(caught.value)
+
+
+# --- what fails after the start, at its line
+
+
+def failing(spark: SparkSession, text: str, folder: Path) -> tuple[str, int | None, str]:
+    """The code, the line and the hint of the error of a run. No trace is in the text."""
+    with pytest.raises(ensue.QueryError) as caught:
+        run_text(text, folder)
+    said = str(caught.value)
+    assert f"--> {folder / 'pipeline.yaml'}:{caught.value.line}:" in said
+    for part in ("Traceback", "\tat ", "py4j", "SQLSTATE"):
+        assert part not in said
+    return caught.value.code, caught.value.line, caught.value.hint
+
+
+def batch_of(source: str, output: str = "console") -> str:
+    return f"""\
+query: {STREAM_QUERY}
+outputs:
+  pair: {output}
+sources:
+  - time: at
+    type: kind
+    {source}
+"""
+
+
+PARQUET = "format: parquet\n    path: in\n    schema: at TIMESTAMP, kind STRING, id BIGINT"
+
+
+def parquet_file(folder: Path, name: str, ident: object) -> None:
+    (folder / "in").mkdir(exist_ok=True)
+    row = {"at": dt.datetime(2025, 3, 10, 8), "kind": "Order", "id": ident}
+    pyarrow.parquet.write_table(pa.Table.from_pylist([row]), folder / "in" / f"{name}.parquet")
+
+
+def test_a_path_without_files(spark: SparkSession, tmp_path: Path) -> None:
+    code, line, hint = failing(spark, batch_of("format: json\n    path: in/*.json"), tmp_path)
+    assert (code, line) == ("pipeline-file", 8)
+    assert "check the path" in hint
+
+
+def test_a_folder_without_files(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    code, line, hint = failing(spark, batch_of("format: json\n    path: in"), tmp_path)
+    assert (code, line) == ("pipeline-files", 8)
+    assert "schema" in hint
+
+
+def test_a_file_that_is_not_of_the_format(spark: SparkSession, tmp_path: Path) -> None:
+    parquet_file(tmp_path, "a", 1)
+    (tmp_path / "in" / "b.parquet").write_text("not Parquet")
+    code, line, hint = failing(spark, batch_of(PARQUET), tmp_path)
+    assert (code, line) == ("pipeline-files", 8)
+    assert "move the file" in hint
+
+
+def test_a_file_with_another_type(spark: SparkSession, tmp_path: Path) -> None:
+    parquet_file(tmp_path, "a", 1)
+    parquet_file(tmp_path, "b", "x")
+    code, line, hint = failing(spark, batch_of(PARQUET), tmp_path)
+    assert (code, line) == ("pipeline-files", 8)
+    assert "write the file again" in hint
+
+
+def test_a_record_of_another_type(spark: SparkSession, tmp_path: Path) -> None:
+    """Without FAILFAST, the value is null."""
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a.json").write_text('{"at": "2025-03-10T08:00:00", "kind": "Order", "id": "x"}\n')
+    source = "format: json\n    path: in\n    schema: at TIMESTAMP, kind STRING, id BIGINT"
+    assert run_text(batch_of(source), tmp_path)[1].get("pair", []) == []
+    code, line, hint = failing(spark, batch_of(f"{source}\n    options: {{mode: FAILFAST}}"), tmp_path)
+    assert (code, line) == ("pipeline-files", 8)
+    assert "FAILFAST" in hint
+
+
+def test_a_value_that_cannot_be_cast(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a.json").write_text('{"at": "2025-03-10T08:00:00", "kind": "Order", "code": "x"}\n')
+    source = "format: json\n    path: in\n    schema: at TIMESTAMP, kind STRING, code STRING\n"
+    code, line, hint = failing(spark, batch_of(f"{source}    columns: {{id: CAST(code AS BIGINT)}}"), tmp_path)
+    assert (code, line) == ("pipeline-column", 10)
+    assert "try_cast" in hint
+
+
+def test_sql_that_spark_cannot_read(spark: SparkSession, tmp_path: Path) -> None:
+    parquet_file(tmp_path, "a", 1)
+    code, line, hint = failing(spark, batch_of(f"{PARQUET}\n    columns: {{n: 'id + * 2'}}"), tmp_path)
+    assert (code, line) == ("pipeline-value", 10)
+    code, line, hint = failing(spark, batch_of(PARQUET.replace("id BIGINT", "id WRONG")), tmp_path)
+    assert (code, line) == ("pipeline-value", 9)
+    assert hint
+
+
+@pytest.mark.parametrize("output", ["file/below", "out"])
+def test_an_output_that_cannot_be_written(spark: SparkSession, tmp_path: Path, output: str) -> None:
+    parquet_file(tmp_path, "a", 1)
+    (tmp_path / "file").write_text("not a folder")
+    (tmp_path / "out").mkdir()
+    mode = "append" if "/" in output else "error"
+    text = batch_of(PARQUET, f"{{format: parquet, path: {output}, mode: {mode}}}")
+    code, line, hint = failing(spark, text, tmp_path)
+    assert (code, line) == ("pipeline-sink", 3)
+    assert "folder" in hint or "mode: overwrite" in hint
+
+
+def test_failures_of_a_stream(spark: SparkSession, tmp_path: Path) -> None:
+    """A value in a micro-batch, an output of a micro-batch, and the checkpoint of another query."""
+    events = [("08:00", "Order", 1), ("08:05", "Paid", 1), ("12:00", "Other", 0)]
+    write_events(tmp_path, 1, events)
+    (tmp_path / "file").write_text("not a folder")
+    text = stream_text("availableNow: true", "{format: json, path: file/below}")
+    assert failing(spark, text.replace("order + 0", "order / 0"), tmp_path)[:2] == ("pipeline-column", 9)
+    text = text.replace("checkpointLocation: checkpoint", "checkpointLocation: other")
+    assert failing(spark, text, tmp_path)[:2] == ("pipeline-sink", 14)
+    changed = text.replace("WITHIN 1 hour", "WITHIN 9 hours")
+    code, line, hint = failing(spark, changed, tmp_path)
+    assert (code, line) == ("state-query", 15)
+    assert hint
+
+
+# --- ties
+
+
+def test_a_batch_tells_ties(spark: SparkSession, tmp_path: Path) -> None:
+    """As a stream and `ensue.detect` over a table do; without a job if nothing can depend on the order."""
+    write_events(tmp_path, 1, [("08:00", "Order", 1), ("08:00", "Paid", 1), ("08:10", "Paid", 1)])
+    text = f"query: {STREAM_QUERY}\nsources: {SOURCE}\noutputs: {{pair: console}}"
+    with pytest.warns(ensue.EnsueNotice, match="1 pair of `Order` and `Paid` has the same time") as told:
+        run_text(text, tmp_path)
+    assert len(told) == 1
+    for ordered in (
+        text.replace("type: kind", "type: kind\n    order: order"),
+        text.replace("1 hour", "1 hour ALLOWING TIES"),
+    ):
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", ensue.EnsueNotice)
+            run_text(ordered, tmp_path)
 
 
 def stream_text(trigger: str, output: str = "{format: json, path: out}") -> str:
@@ -242,7 +387,7 @@ name: paid orders
 mode: stream
 query: {STREAM_QUERY}
 sources: {SOURCE}
-    watermark: 0 seconds
+    watermark: 0s
 outputs: {{pair: {output}}}
 checkpointLocation: checkpoint
 trigger: {{{trigger}}}
@@ -293,7 +438,7 @@ def test_stream_stops_when_told(spark: SparkSession, tmp_path: Path) -> None:
     def show(name: str, rows: pa.Table) -> None:
         found.append(name)
 
-    pipeline = read_pipeline_text(stream_text("processingTime: 1 second", "console"), tmp_path / "pipeline.yaml", {})
+    pipeline = read_pipeline_text(stream_text("processingTime: 500ms", "console"), tmp_path / "pipeline.yaml", {})
     deadline = time.monotonic() + 900
     ran = run_pipeline(pipeline, show, stop=lambda: bool(found) or time.monotonic() > deadline)
     assert ran.stopped
@@ -306,7 +451,7 @@ def test_a_process_that_is_killed_loses_nothing(spark: SparkSession, tmp_path: P
     write_events(
         tmp_path, 1, [("08:00", "Order", 1), ("08:05", "Paid", 1), ("08:06", "Order", 2), ("08:30", "Other", 0)]
     )
-    (tmp_path / "pipeline.yaml").write_text(stream_text("processingTime: 1 second"))
+    (tmp_path / "pipeline.yaml").write_text(stream_text("processingTime: 1s"))
     command = [sys.executable, "-m", "ensue.apps.cli", "run", str(tmp_path / "pipeline.yaml")]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=dict(os.environ))
     try:
@@ -326,3 +471,105 @@ def test_a_process_that_is_killed_loses_nothing(spark: SparkSession, tmp_path: P
     write_events(tmp_path, 2, [("08:40", "Paid", 2), ("12:00", "Other", 0)])
     run_text(stream_text("availableNow: true"), tmp_path)
     assert ids_in(tmp_path / "out", "json") == [1, 2]
+
+
+# --- stopped by a signal
+
+
+def signal_when(there: Callable[[], object], ending: signal.Signals) -> threading.Thread:
+    """Sends a signal to this process as soon as something is there."""
+
+    def wait() -> None:
+        deadline = time.monotonic() + 900
+        while not there() and time.monotonic() < deadline:
+            time.sleep(0.05)
+        os.kill(os.getpid(), ending)
+
+    thread = threading.Thread(target=wait, daemon=True)
+    thread.start()
+    return thread
+
+
+def test_a_signal_ends_a_stream_and_the_next_run_resumes(spark: SparkSession, tmp_path: Path) -> None:
+    """In this process and as soon as rows arrive: the exit code of SIGTERM, each match once over both runs."""
+    write_events(
+        tmp_path, 1, [("08:00", "Order", 1), ("08:05", "Paid", 1), ("08:06", "Order", 2), ("08:30", "Other", 0)]
+    )
+    text = stream_text("availableNow: true")
+    (tmp_path / "pipeline.yaml").write_text(text.replace("trigger: {availableNow: true}\n", ""))
+    thread = signal_when(lambda: list((tmp_path / "out").glob("batch=*/_SUCCESS")), signal.SIGTERM)
+    result = CliRunner().invoke(app, ["run", str(tmp_path / "pipeline.yaml")])
+    thread.join(900)
+    assert (result.exit_code, result.stdout) == (143, "")
+    assert result.stderr.endswith("paid orders stopped; the next run resumes from here\n")
+    assert "Traceback" not in result.stderr
+    write_events(tmp_path, 2, [("08:40", "Paid", 2), ("12:00", "Other", 0)])
+    run_text(text, tmp_path)
+    assert ids_in(tmp_path / "out", "json") == [1, 2]
+
+
+def child(path: Path, ending: signal.Signals, there: Callable[[], object], group: bool) -> tuple[int, str]:
+    """Runs a pipeline in a process of its own until something is there, and sends it a signal. Its code and stderr."""
+    command = [sys.executable, "-m", "ensue.apps.cli", "run", str(path)]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True)
+    try:
+        deadline = time.monotonic() + 900
+        while not there() and time.monotonic() < deadline:
+            assert process.poll() is None, process.stderr.read() if process.stderr else ""
+            time.sleep(0.1)
+        (os.killpg if group else os.kill)(process.pid, ending)
+        said = process.communicate(timeout=900)[1]
+    finally:
+        if process.poll() is None:
+            process.kill()
+    return process.returncode, said
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("ending", "when", "group"),
+    [
+        (signal.SIGTERM, "start", False),
+        (signal.SIGINT, "start", False),
+        (signal.SIGTERM, "micro-batch", False),
+        (signal.SIGINT, "micro-batch", False),
+        (signal.SIGTERM, "micro-batch", True),
+    ],
+)
+def test_a_stream_in_a_process_is_stopped(
+    spark: SparkSession, tmp_path: Path, ending: signal.Signals, when: str, group: bool
+) -> None:
+    """While Spark starts, and in the middle of a micro-batch; a supervisor sends it to the process of Spark as well."""
+    pairs = 2000
+    events = [(f"08:{n % 60:02}", kind, n) for n in range(pairs) for kind in ("Order", "Paid")]
+    write_events(tmp_path, 1, [(at if kind == "Order" else "09:00", kind, n) for at, kind, n in events])
+    text = stream_text("availableNow: true").replace("WITHIN 1 hour", "WITHIN 2 hours")
+    (tmp_path / "pipeline.yaml").write_text(text.replace("trigger: {availableNow: true}\n", ""))
+    offsets = tmp_path / "checkpoint" / "program" / "by-id" / "offsets" / "0"
+    log = Path(tempfile.gettempdir())
+    known = set(log.glob("ensue-run-*"))
+    there = offsets.exists if when == "micro-batch" else lambda: set(log.glob("ensue-run-*")) - known
+    code, said = child(tmp_path / "pipeline.yaml", ending, there, group)
+    assert code == 128 + ending, said
+    assert "Traceback" not in said
+    assert "\tat " not in said
+    assert "the next run resumes from here" in said
+    write_events(tmp_path, 2, [("15:00", "Other", 0)])
+    run_text(text, tmp_path)
+    assert ids_in(tmp_path / "out", "json") == list(range(pairs))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("ending", [signal.SIGTERM, signal.SIGINT])
+def test_a_batch_in_a_process_is_stopped(spark: SparkSession, tmp_path: Path, ending: signal.Signals) -> None:
+    write_events(
+        tmp_path, 1, [("08:00", "Order", n) for n in range(1000)] + [("08:10", "Paid", n) for n in range(1000)]
+    )
+    text = f"query: {STREAM_QUERY}\nsources: {SOURCE}\noutputs: {{pair: {{format: json, path: out, mode: overwrite}}}}"
+    (tmp_path / "pipeline.yaml").write_text(text + "\nspark: {master: 'local[2]', memory: 1g}\n")
+    code, said = child(tmp_path / "pipeline.yaml", ending, (tmp_path / "out").exists, group=False)
+    assert code == 128 + ending, said
+    assert "Traceback" not in said
+    assert "\tat " not in said
+    run_text(text, tmp_path)
+    assert ids_in(tmp_path / "out", "json") == list(range(1000))

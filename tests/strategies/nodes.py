@@ -88,6 +88,8 @@ nanoseconds = st.one_of(
     st.builds(
         lambda count, unit: count * NANOSECONDS_PER[unit], st.integers(0, 100), st.sampled_from([*NANOSECONDS_PER])
     ),
+    # Of several units, as in `1d 2h`.
+    st.lists(st.sampled_from([*NANOSECONDS_PER.values()]), min_size=2, max_size=4).map(sum),
 )
 
 windows: st.SearchStrategy[Window] = st.one_of(

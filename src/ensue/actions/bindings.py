@@ -27,11 +27,11 @@ from ensue.actions.sinks import table_sink
 from ensue.errors import Problem, QueryError, SchemaError, did_you_mean
 from ensue.lower.phases import CheckedProgram, rules_lowered
 from ensue.lower.rulesets import action_query
-from ensue.nodes.expressions import Duration, Field
+from ensue.nodes.expressions import Field
 from ensue.nodes.patterns import PatternQuery, Return
 from ensue.nodes.rules import Action
 from ensue.programs import Program, QueryLike, written_statements
-from ensue.python.values import WindowLike, window
+from ensue.python.values import WindowLike, length_of
 
 END, START = "end", "start"
 
@@ -200,12 +200,12 @@ class Delivery:
     delivered again after a restart.
 
     >>> Delivery(retries=2, dead_letters="failed").backoff
-    '1 second'
+    '1s'
     """
 
     retries: int = 5
-    backoff: WindowLike = "1 second"
-    patience: WindowLike = "1 minute"
+    backoff: WindowLike = "1s"
+    patience: WindowLike = "1m"
     dead_letters: DeadLettersLike | None = None
     journal: PathLike | None = None
 
@@ -241,13 +241,10 @@ def courier_of(routes: Sequence[Route], delivery: Delivery | None) -> Courier:
 
 
 def _seconds(option: str, given: WindowLike) -> float:
-    try:
-        length = window(given)
-    except (QueryError, TypeError, ValueError):
-        length = None
-    if not isinstance(length, Duration):
-        raise SchemaError("delivery-option", f"`{option}` must be a duration such as '1 second', found {given!r}")
-    return length.nanoseconds / 1e9
+    nanoseconds = length_of(given)
+    if nanoseconds is None:
+        raise SchemaError("delivery-option", f"`{option}` must be a duration such as '1s', found {given!r}")
+    return nanoseconds / 1e9
 
 
 def _letters(given: object) -> TableReceiver | None:

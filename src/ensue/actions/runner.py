@@ -12,7 +12,7 @@ from ensue.actions.bindings import Delivery, Reactions, calls_table, courier_of,
 from ensue.actions.delivery import Courier, Deliveries, Route
 from ensue.actions.receivers import ReceiverLike
 from ensue.actions.sinks import OnSpark
-from ensue.api import run
+from ensue.api import run, tell_ties
 from ensue.arguments import accepted_by, helpful, unknown_argument
 from ensue.errors import SchemaError
 from ensue.plan.plans import DEFAULT_LIMITS, Limits
@@ -97,6 +97,7 @@ def _act_on_tables(reactions: Reactions, courier: Courier, events: Any, reading:
     source = reading.source(given)
     results = run(source, reactions.program, limits=reading.limits, tables=reading.tables, match_id=True)
     found = [results[name].toArrow() if frames else results[name] for name in reactions.names]
+    tell_ties(results)
     results.release()
     calls = [calls_table(*pair) for pair in zip(courier.routes, found, strict=True)]
     if frames:

@@ -203,8 +203,8 @@ def inferred_catalog(
     """A catalog in which each stream has the fields that the query uses, for queries without data.
 
     `time` is the time column. Time is a timestamp if the query, or one of `other_windows`, uses units of time,
-    timestamps or functions of timestamps; otherwise it is an integer. Events have a duration if `end` is the column
-    of their ends.
+    timestamps, or functions of timestamps or durations; otherwise it is an integer. Events have a duration if `end` is
+    the column of their ends.
     """
     patterns = list(walk(query.pattern))
     windows = [query.within, *other_windows]
@@ -223,10 +223,14 @@ def inferred_catalog(
     return Catalog({}, MOMENTS if has_units else INTEGER, schema)
 
 
+_OF_MOMENTS = ({Kind.TIMESTAMP}, {Kind.DURATION})
+"""The kinds of parameters that show that times are timestamps."""
+
+
 def _speaks_of_moments(part: Expr) -> bool:
     if isinstance(part, Call):
         function = FUNCTIONS.get(part.name)
-        return function is not None and any(parameter.kinds == {Kind.TIMESTAMP} for parameter in function.parameters)
+        return function is not None and any(parameter.kinds in _OF_MOMENTS for parameter in function.parameters)
     return isinstance(part, Duration | Timestamp)
 
 

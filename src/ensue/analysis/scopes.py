@@ -322,7 +322,7 @@ def check_policy(query: patterns.PatternQuery) -> Iterator[Problem]:
                 "policy-operator",
                 f"MATCH {query.policy} does not support WITHIN {node.reach.side}",
                 node.span,
-                hint="compare the times in WHERE: `b.t - a.t <= 10 minutes`",
+                hint="compare the times in WHERE: `b.t - a.t <= 10m`",
             )
             for node in patterns.walk(query.pattern)
             if isinstance(node, patterns.Within) and node.reach is not None

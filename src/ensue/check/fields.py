@@ -490,5 +490,5 @@ def _check_windows(windows: Iterable[patterns.Window], catalog: Catalog, clause:
                 "window-unit",
                 f"the time column has timestamps, so `{clause} {window.count}` needs a unit",
                 window.span,
-                hint=f"write `{clause} {window.count} seconds`, or another unit",
+                hint=f"write `{clause} {window.count}s`, or another unit",
             )

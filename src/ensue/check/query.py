@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import chain, count
 from math import prod
 from typing import TypeGuard
 
@@ -81,6 +82,7 @@ def check_query(query: patterns.PatternQuery) -> list[Problem]:
         problems.sort(key=_start)
         unknown = next((place for place, problem in enumerate(problems) if problem.code == "unknown-variable"), None)
         if unknown is not None and (hint := _naming_events(written, homes)):
+            problems = [replace(one, hint="") if one.code == "unknown-variable" else one for one in problems]
             problems[unknown] = replace(problems[unknown], hint=hint)
     return sorted(problems, key=_start)
 
@@ -436,9 +438,14 @@ def _naming_events(query: patterns.PatternQuery, homes: Mapping[Name, Scope]) ->
     meant = [event for event in events if event.stream in unknown]
     again = Counter(event.stream for event in meant).most_common(1)
     if again and again[0][1] > 1:
-        stream, count = again[0]
-        return f"`{stream}` is a stream with {count} events in this pattern: name each of them, such as `{stream} x`"
-    names: dict[object, Name | None] = {event.stream: event.variable or str(event.stream).lower() for event in meant}
+        stream, number = again[0]
+        return f"`{stream}` is a stream with {number} events in this pattern: name each of them, such as `{stream} x`"
+    names: dict[object, Name | None] = {}
+    for event in meant:
+        word = str(event.stream).lower()
+        others = {*homes, *names.values()}
+        free = next(name for name in chain((word,), (f"{word}{number}" for number in count(2))) if name not in others)
+        names[event.stream] = event.variable or free
 
     def named(event: patterns.Event) -> patterns.Event:
         return replace(event, variable=names.get(event.stream, event.variable))
@@ -669,7 +676,7 @@ def _check_constraint(constraint: Constraint) -> Iterator[Problem]:
 def _check_length(window: patterns.Window) -> Iterator[Problem]:
     """The maximum length of a trace is a length of time and not zero."""
     if isinstance(window, patterns.Events):
-        message, hint = "ENDS WITHIN takes a duration, not a number of events", "for example `ENDS WITHIN 30 days`"
+        message, hint = "ENDS WITHIN takes a duration, not a number of events", "for example `ENDS WITHIN 30d`"
     elif (window.count if isinstance(window, patterns.Ticks) else window.nanoseconds) <= 0:
         message, hint = "the duration of ENDS WITHIN must be positive", "write the maximum duration of a trace"
     else:

@@ -50,7 +50,7 @@ def _check(
                 "reach-window",
                 f"WITHIN {reach.side} takes a duration, not a number of events",
                 pattern.window.span or pattern.span,
-                hint=f"for example `WITHIN 10 minutes {reach.side} {reach.anchor}`",
+                hint=f"for example `WITHIN 10m {reach.side} {reach.anchor}`",
             )
         yield from _check_anchor(reach, beside.names, known)
         beyond = {patterns.BEFORE: beside.before, patterns.AFTER: beside.after}.get(reach.side, frozenset())

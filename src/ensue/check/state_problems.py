@@ -147,7 +147,7 @@ def _check_drift(state: state_nodes.StateStatement) -> Iterator[Problem]:
     window = state.drift.window
     if isinstance(window, Events) or not (window.count if hasattr(window, "count") else window.nanoseconds):
         said = "EVERY takes a positive duration"
-        yield Problem("window-size", said, window.span or state.drift.span, hint="for example `EVERY 10 minutes`")
+        yield Problem("window-size", said, window.span or state.drift.span, hint="for example `EVERY 10m`")
     if isinstance(state.drift.change.who, Field):
         said = "EVERY has no event, so it cannot use a field of an event"
         yield Problem("state-change", said, state.drift.change.who.span, hint="use a variable of the state instead")

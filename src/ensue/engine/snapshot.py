@@ -20,7 +20,7 @@ from ensue.engine.derivation import row_codes
 from ensue.engine.machine import Machine, State
 from ensue.engine.sources import Report, one_chunk
 from ensue.engine.stage import Role, Stage, StageState
-from ensue.errors import StateError
+from ensue.errors import QueryError, StateError
 from ensue.kernels.beliefs import Beliefs
 from ensue.nodes.names import Stream, names_in
 from ensue.nodes.patterns import PatternQuery
@@ -31,6 +31,7 @@ from ensue.plan.outputs import event_fields
 from ensue.plan.plans import QueryPlan
 from ensue.plan.selections import ELEMENT, INDEX
 from ensue.plan.states import StateQuestions
+from ensue.text.parser import parse_statements
 from ensue.text.render import render_constraint, render_query, render_selection
 from ensue.text.render_parts import render_declarations, render_rule, render_state
 
@@ -154,8 +155,14 @@ def snapshot(
 
 
 def watched_streams(plans: Iterable[QueryPlan]) -> list[list[str]]:
-    """The meaning of the bits in the records of traces."""
-    return [list(map(str, plan.watched)) for plan in plans if plan.law is not None]
+    """The meaning of the bits in the records of traces: the streams, and the steps of large graphs."""
+    found = []
+    for plan in plans:
+        if plan.law is not None:
+            graphs = () if plan.monitor is None else plan.monitor.graphs
+            large = [graph for graph in graphs if graph.whole is None or len(graph.steps) > 64]
+            found.append([*map(str, plan.watched), *(f"{len(graph.steps)} steps" for graph in large)])
+    return found
 
 
 def query_text(
@@ -212,6 +219,16 @@ def _all_plans(machine: Machine) -> list[QueryPlan]:
     return [plan for stage in machine.stages for plan in stage.plans]
 
 
+def same_queries(saved: str, text: str) -> bool:
+    """Whether two texts are the same queries. Another release may have written them in another way."""
+    if saved == text:
+        return True
+    try:
+        return parse_statements(saved) == parse_statements(text)
+    except QueryError:
+        return False
+
+
 def restore(machine: Machine, saved: pa.Table, predecessors: Collection[str] = (), text: str | None = None) -> State:
     """Restores the saved state of a machine with the same query over tables of the same shape.
 
@@ -220,13 +237,14 @@ def restore(machine: Machine, saved: pa.Table, predecessors: Collection[str] = (
     """
     header = read_header(saved)
     text = text_of(machine) if text is None else text
-    if header["query"] != text and header["query"] not in predecessors:
+    same = same_queries(header["query"], text)
+    if not same and header["query"] not in predecessors:
         raise StateError(
             "state-query",
             "the saved state belongs to another query",
             f"the state was saved by this query:\n{header['query']}",
         )
-    if header["query"] == text and header.get("watched", []) != watched_streams(_all_plans(machine)):
+    if same and header.get("watched", []) != watched_streams(_all_plans(machine)):
         raise StateError(
             "state-query",
             "the saved state tracks traces in a different format",

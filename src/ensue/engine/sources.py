@@ -42,6 +42,9 @@ COMPARED_PAIRS = 1 << 9
 """The number of pairs of events at the same time that are compared with the conditions of a query in a step."""
 
 
+UNORDERED = "on the order of events at the same time; use `order=` or ALLOWING TIES"
+
+
 class Tie(NamedTuple):
     """Events of two streams at the same time, where a query requires one before the other.
 
@@ -115,8 +118,12 @@ class Report:
         """The counts since an earlier state of the same report."""
         return Report(*map(operator.sub, _counts(self), _counts(earlier)))
 
-    def tie_words(self, told: Collection[Tie] = ()) -> list[str]:
+    def tie_words(self, told: Collection[object] = ()) -> list[str]:
         """What depends on the order of events at the same time, and what to do about it, except for some ties."""
+        return [notice_of_ties([words]) for words in self.ties_in_words(told)]
+
+    def ties_in_words(self, told: Collection[object] = ()) -> list[str]:
+        """What depends on the order of events at the same time, except for ties that have been told."""
         said = []
         for tie, count in self.ties.items():
             verb = "has" if count == 1 else "have"
@@ -131,7 +138,7 @@ class Report:
                 least = "at least " if self.rows > SEARCHED_FOR_TIES or count >= COMPARED_PAIRS else ""
                 pairs = f"{least}{counted(count, 'pair', 'pairs')} of `{tie.one}` and `{tie.other}`"
                 said.append(f"{where}{pairs} {verb} the same time, so neither event is before the other")
-        return [f"{words}; use `order=` or ALLOWING TIES" for words in said]
+        return said
 
     @property
     def ignored(self) -> dict[str, int]:
@@ -146,6 +153,13 @@ class Report:
 
 
 _counts = operator.attrgetter(*(item.name for item in fields(Report)))
+
+
+def notice_of_ties(words: Sequence[str]) -> str:
+    """One notice of everything in a run that depends on the order of events at the same time."""
+    if len(words) == 1:
+        return f"{words[0]}; use `order=` or ALLOWING TIES"
+    return "\n  ".join((f"results depend {UNORDERED}", *words))
 
 
 @dataclass(slots=True)

@@ -7,7 +7,7 @@ progress of matches. The record of a failed trace marks it as such. Records are 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
@@ -26,7 +26,7 @@ from ensue.kernels.compiler import Codes, Int64s
 from ensue.kernels.sorted_runs import group_by_key
 from ensue.kernels.traces import NEVER, Arrivals, Bits, Rules, Traces, follow
 from ensue.nodes.names import Stream
-from ensue.plan.monitors import MOST_STEPS, GraphMonitor, Monitor
+from ensue.plan.monitors import GraphMonitor, Monitor
 from ensue.plan.plans import QueryPlan
 
 # --- a monitor as arrays
@@ -35,58 +35,86 @@ ENDED = np.uint64(1 << 63)
 """The bit of all streams that end a trace."""
 
 
-def _bits_at_start(graph: GraphMonitor) -> int:
-    return 1 if graph.follows else (1 << len(graph.steps)) - 1
+def _words(bits: int) -> int:
+    """The number of 64-bit words for so many bits."""
+    return -(-bits // 64)
 
 
-def _bits_of_whole(graph: GraphMonitor) -> int:
-    """The step at which the match is complete. If progress is not followed and a match may trail, any step."""
+def _bit_of(place: int) -> int:
+    """The bit of a watched stream: all but that of ENDED."""
+    return place if place < 63 else place + 1
+
+
+def _packed(rows: Sequence[Iterable[int]], words: int) -> Bits:
+    """Sets of bits as rows of words."""
+    packed = np.zeros((len(rows), words), np.uint64)
+    for row, bits in enumerate(rows):
+        for bit in bits:
+            packed[row, bit >> 6] |= np.uint64(1 << (bit & 63))
+    return packed
+
+
+def _whole_steps(graph: GraphMonitor) -> Iterable[int]:
+    """The steps at which the match is complete: any if that is not known and a match may trail."""
     if graph.whole is not None:
-        return 1 << graph.whole
-    return _bits_at_start(graph) if graph.trails else 0
+        return (graph.whole,)
+    return range(len(graph.steps)) if graph.trails else ()
 
 
 @lru_cache(maxsize=256)
 def rules_of(monitor: Monitor) -> Rules:
     """A monitor as arrays."""
-    bit = {stream: np.uint64(1 << place) for place, stream in enumerate(monitor.watched)}
-
-    def bits(streams: frozenset[Stream]) -> np.uint64:
-        return np.uint64(sum(int(bit[stream]) for stream in streams))
-
-    leaf_offsets = np.cumsum([0, *(len(graph.leaves) for graph in monitor.graphs)])
+    bit = {stream: _bit_of(place) for place, stream in enumerate(monitor.watched)}
+    seen_words = _seen_words(monitor)
+    word_offsets = np.cumsum([0, *(_words(len(graph.steps)) for graph in monitor.graphs)])
+    words = int(word_offsets[-1])
+    firsts = 64 * word_offsets[:-1]
     moves: list[tuple[int, int, int]] = []
-    losses = np.zeros(int(leaf_offsets[-1]), np.uint64)
-    conditions: list[tuple[np.uint64, np.uint64]] = []
-    condition_offsets = np.zeros((len(monitor.graphs), MOST_STEPS + 1), np.int64)
-    for number, graph in enumerate(monitor.graphs):
-        first = int(leaf_offsets[number])
-        moves += [(first + leaf, 1 << start, 1 << goal) for start, leaf, goal in graph.moves]
+    losses: list[list[int]] = []
+    fatal: list[list[int]] = [[] for _ in range(64 * words)]
+    conditions: list[tuple[list[int], list[int]]] = []
+    condition_counts = np.zeros(64 * words, np.int64)
+    for graph, first in zip(monitor.graphs, firsts.tolist(), strict=True):
+        moves += [(len(losses) + leaf, first + start, first + goal) for start, leaf, goal in graph.moves]
+        lost: list[list[int]] = [[] for _ in graph.leaves]
         for leaf, step in graph.losses:
-            losses[first + leaf] |= np.uint64(1 << step)
-        for place in range(MOST_STEPS):
-            condition_offsets[number, place] = len(conditions)
-            if place < len(graph.steps):
-                found = graph.steps[place].conditions
-                conditions += [(bits(condition.seen), bits(condition.unseen)) for condition in found]
-        condition_offsets[number, MOST_STEPS] = len(conditions)
+            lost[leaf].append(first + step)
+        losses += lost
+        for place, monitored in enumerate(graph.steps, start=first):
+            for condition in monitored.conditions:
+                if len(condition.seen) == 1 and not condition.unseen:
+                    fatal[place] += [bit[stream] for stream in condition.seen]
+                else:
+                    conditions.append(([bit[one] for one in condition.seen], [bit[one] for one in condition.unseen]))
+                    condition_counts[place] += 1
     moves.sort()
+    starts = [first + start for graph, first in zip(monitor.graphs, firsts, strict=True) for start in graph.starts]
+    wholes = [first + step for graph, first in zip(monitor.graphs, firsts, strict=True) for step in _whole_steps(graph)]
     return Rules(
-        leaf_offsets=leaf_offsets.astype(np.int64),
+        word_offsets=word_offsets.astype(np.int64),
+        used_bits=np.array(
+            [min(64, len(graph.steps) - at) for graph in monitor.graphs for at in range(0, len(graph.steps), 64)],
+            np.int64,
+        ),
         move_offsets=np.searchsorted([leaf for leaf, _, _ in moves], np.arange(len(losses) + 1)).astype(np.int64),
-        move_from=np.array([start for _, start, _ in moves], np.uint64),
-        move_to=np.array([goal for _, _, goal in moves], np.uint64),
-        losses=losses,
-        starts=np.array([_bits_at_start(graph) for graph in monitor.graphs], np.uint64),
-        wholes=np.array([_bits_of_whole(graph) for graph in monitor.graphs], np.uint64),
+        move_from=np.array([start for _, start, _ in moves], np.int64),
+        move_to=np.array([goal for _, _, goal in moves], np.int64),
+        losses=_packed(losses, words),
+        starts=_packed([starts], words)[0],
+        wholes=_packed([wholes], words)[0],
         trails=np.array([graph.trails for graph in monitor.graphs], bool),
-        step_counts=np.array([len(graph.steps) for graph in monitor.graphs], np.int64),
-        condition_offsets=condition_offsets,
-        condition_seen=np.array([seen for seen, _ in conditions], np.uint64),
-        condition_unseen=np.array([unseen for _, unseen in conditions], np.uint64),
+        fatal=_packed(fatal, seen_words),
+        condition_offsets=np.cumsum([0, *condition_counts]).astype(np.int64),
+        condition_seen=_packed([seen for seen, _ in conditions], seen_words),
+        condition_unseen=_packed([unseen for _, unseen in conditions], seen_words),
         ends=ENDED,
         lifetime=FAR if monitor.lifetime is None else monitor.lifetime,
     )
+
+
+def _seen_words(monitor: Monitor) -> int:
+    """The number of words for the watched streams and ENDED."""
+    return _words(_bit_of(len(monitor.watched) - 1) + 1) if monitor.watched else 1
 
 
 # --- traces
@@ -187,13 +215,7 @@ class _Watch:
         of_ended = np.flatnonzero((self.known_numbers >= 0) & (keys >= records))
         np.maximum.at(traces.number, keys[of_ended], self.known_numbers[of_ended] + 1)
         if self.records is not None:
-            for name, values in (
-                (SEEN, traces.seen),
-                (BEGAN, traces.began),
-                (FAILED, traces.failed),
-                (NUMBER, traces.number),
-                *((f"{REACHED}_{graph}", steps) for graph, steps in enumerate(traces.reached.T)),
-            ):
+            for name, values in _saved_columns(traces).items():
                 values[:records] = self.records.column(name).to_numpy()
         return traces
 
@@ -271,14 +293,15 @@ class _Watch:
 
     def _leaves(self, store: EventStore, found: dict[Hashable, Candidates]) -> Bits:
         """The leaves of the monitor that each row satisfies; finds the candidates of every variable for this."""
-        leaves = {id(source): np.zeros(len(source.starts), np.uint64) for source in self.sources}
+        words = max(1, _words(len(self.monitor.leaves)))
+        leaves = {id(source): np.zeros((len(source.starts), words), np.uint64) for source in self.sources}
         for graph_plan in self.plan.graphs:
             for inner in graph_plan.with_inner():
                 for variable in inner.graph.variables:
                     cached_candidates(variable, inner.graph, store, self.plan.catalog, found)
         for number, leaf in enumerate(self.monitor.leaves):
             events = cached_candidates(leaf.variable, leaf.graph, store, self.plan.catalog, found)
-            leaves[id(events.source)][events.rows] |= np.uint64(1 << number)
+            leaves[id(events.source)][events.rows, number >> 6] |= np.uint64(1 << (number & 63))
         return joined([bits[rows] for bits, rows in zip(leaves.values(), self.events.rows, strict=True)])
 
     def _follow(self, leaves: Bits, after: int | None, until: int | None) -> tuple[Mask, Codes]:
@@ -287,13 +310,15 @@ class _Watch:
         Returns which of the used rows are skipped, and the number of each row's trace within its key.
         """
         events = self.events
-        bit_of = np.zeros(len(events.streams), np.uint64)
+        place_of = {stream: place for place, stream in enumerate(events.streams)}
+        bit_of = np.full(len(events.streams), -1, np.int32)
         for number, stream in enumerate(self.monitor.watched):
-            bit_of[events.streams.index(stream)] = np.uint64(1 << number)
-        for stream in self.monitor.ends:
-            bit_of[events.streams.index(stream)] |= ENDED
+            bit_of[place_of[stream]] = _bit_of(number)
+        is_end = np.zeros(len(events.streams), bool)
+        is_end[[place_of[stream] for stream in self.monitor.ends]] = True
         skipped, numbers = np.zeros(len(events.keys), bool), self.known_numbers.copy()
-        arrivals = Arrivals(events.new(after, until), events.keys, events.times, leaves, bit_of[events.codes])
+        codes = events.codes
+        arrivals = Arrivals(events.new(after, until), events.keys, events.times, leaves, bit_of[codes], is_end[codes])
         follow(arrivals, rules_of(self.monitor), self.traces, skipped, numbers)
         return skipped, np.where(numbers < 0, self.traces.number[events.keys], numbers)
 
@@ -327,7 +352,7 @@ class _Watch:
             sources = [id(source) for source in self.sources]
             used = dict(zip(sources, self._of_all_rows(~skipped), strict=True))
             found = {wanted: events.select(used[id(events.source)][events.rows]) for wanted, events in found.items()}
-        if any(graph.trails or not graph.follows for graph in self.monitor.graphs):
+        if any(graph.trails or graph.whole is None for graph in self.monitor.graphs):
             return found, found
         completes = self.traces.completes[self.with_events]
         return found, {wanted: events.select(completes[events.keys]) for wanted, events in found.items()}
@@ -337,8 +362,9 @@ class _Watch:
 
         A match that may trail keeps the rows of an ended trace until it is complete.
         """
-        traces, trails = self.traces, rules_of(self.monitor).trails
-        waiting = ((traces.reached & rules_of(self.monitor).wholes) != 0)[:, trails].any(axis=1)
+        traces, rules = self.traces, rules_of(self.monitor)
+        trails = np.repeat(rules.trails, np.diff(rules.word_offsets))
+        waiting = ((traces.reached & rules.wholes) != 0)[:, trails].any(axis=1)
         gone = traces.failed | (over & ~waiting)
         return np.where(last, gone[self.events.keys], not trails.any())
 
@@ -365,7 +391,7 @@ class _Watch:
         events, kept_for, whole = self.events, *_retention_of_streams(self.plan)
         gone = np.flatnonzero(self.own & (skipped | dropped))
         codes, late = events.codes[gone], asleep[events.keys[gone]]
-        spared = np.where(late, skipped[gone] & whole[codes], (leaves[gone] != 0) & dropped[gone])
+        spared = np.where(late, skipped[gone] & whole[codes], leaves[gone].any(axis=1) & dropped[gone])
         return np.asarray(events.times[gone[spared]] + kept_for[codes[spared]])
 
 
@@ -373,7 +399,7 @@ def _new_traces(count: int, monitor: Monitor) -> Traces:
     starts = rules_of(monitor).starts
     shape = (count, len(starts))
     return Traces(
-        seen=np.zeros(count, np.uint64),
+        seen=np.zeros((count, _seen_words(monitor)), np.uint64),
         reached=np.full(shape, starts),
         began=np.full(count, NEVER, np.int64),
         failed=np.zeros(count, bool),
@@ -388,11 +414,16 @@ def _new_traces(count: int, monitor: Monitor) -> Traces:
     )
 
 
+def _saved_columns(traces: Traces) -> dict[str, np.ndarray]:
+    """What is known of each trace as columns: one per word of a set."""
+    first, *others = traces.seen.T
+    columns = {SEEN: first, BEGAN: traces.began, FAILED: traces.failed, NUMBER: traces.number}
+    columns |= {f"{REACHED}_{word}": steps for word, steps in enumerate(traces.reached.T)}
+    return columns | {f"{SEEN}_{word}": bits for word, bits in enumerate(others, start=1)}
+
+
 def record_table(keys: Mapping[str, pa.Array], numbers: Int64s, traces: Traces) -> pa.Table:
-    columns = dict(keys)
-    columns |= {SEEN: traces.seen[numbers], BEGAN: traces.began[numbers], FAILED: traces.failed[numbers]}
-    columns[NUMBER] = traces.number[numbers]
-    columns |= {f"{REACHED}_{graph}": traces.reached[numbers, graph] for graph in range(traces.reached.shape[1])}
+    columns = dict(keys) | {name: values[numbers] for name, values in _saved_columns(traces).items()}
     return pa.Table.from_arrays([pa.array(values) for values in columns.values()], names=list(columns))
 
 

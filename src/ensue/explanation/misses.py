@@ -10,7 +10,6 @@ from typing import Any
 
 import pyarrow as pa
 
-from ensue.api import LoadedProgram
 from ensue.arguments import helpful
 from ensue.constraints import ConstraintsLike
 from ensue.engine.goals import Choices, Search
@@ -29,6 +28,7 @@ from ensue.explanation.question import (
 )
 from ensue.graph.graphs import Variable
 from ensue.nodes.names import Name, in_words, written
+from ensue.nodes.patterns import Repeat, walk
 from ensue.plan.program_plans import ColumnNames, OrderColumns
 from ensue.plan.requirements import ORDER, PREDICATE, RELATION, Question, Requirement, question_of, what_chooses
 from ensue.programs import QueryLike
@@ -48,7 +48,8 @@ class RequirementCount:
     Streams and predicates test events; all other requirements test choices of events that met the requirements before.
     `near_misses` counts the choices that are not a match only because of this requirement; None if that is unknown.
     `distance` is how far the closest of them is, and `share` this distance as a share of the amount that the
-    requirement needs; None if there is no such amount.
+    requirement needs; None if there is no such amount. If no choice failed only one requirement, the one that leaves no
+    choice has the closest of those that met all before it, without being a near miss.
 
     A tie is the part of an order that fails only because events are at the same time: `tried` choices failed nothing
     but this order, and `failed` of them are a tie. Or it is about a NOT: of `tried` matches, `failed` have a forbidden
@@ -79,7 +80,7 @@ class RequirementCount:
 
     @property
     def in_words(self) -> str:
-        """The near misses in one line: `WITHIN 10 minutes failed 3 times, closest 10 min 4 s`."""
+        """The near misses in one line: `WITHIN 10m failed 3 times, closest 10m 4s`."""
         if self.kind == TIE:
             return f"{self.tie_words}; {ADVICE}"
         times = self._times(self.near_misses or 0)
@@ -90,7 +91,7 @@ class RequirementCount:
         """What failed and how often, above the examples; without examples also the closest one."""
         if self.kind == TIE:
             return self.tie_words
-        return f"{self.what} failed {self._times(self.near_misses or 0)}" if self.examples else self.in_words
+        return f"{self.what} failed {self._times(self.near_misses or self.failed)}" if self.examples else self.in_words
 
     @property
     def tie_words(self) -> str:
@@ -181,6 +182,9 @@ class WhyNot:
         near = [step for step in self.nearest if step.kind != TIE]
         if near:
             yield "near misses: only this requirement failed", near
+        stopped = [step for step in self.steps if step.near_misses == 0 and step.examples]
+        if stopped:
+            yield "no near misses: what came closest failed this requirement and others", stopped
 
     def __str__(self) -> str:
         return self.to_text()
@@ -239,13 +243,16 @@ def _explained(chosen: ChosenStatement, asked: QuestionEvents, shown: int, limit
     question = replace(question_of(plan.query, plan.source), chosen=what_chooses(chosen.query))
     search = Search(question, plan, loaded.sources, limit)
     with citing(plan.source):
-        steps = tuple(_steps(search, loaded, shown))
+        pictures = Examples(search, tables_of(loaded), loaded.planned.lookups, shown)
+        steps = tuple(_steps(search, pictures))
         if search.matches.cut:
             raise LimitError(
                 "too-many-matches",
                 f"pattern `{chosen.name}` has more than {limit:,} matches, too many for `why_not`",
                 "pass fewer events, or raise `most_choices=`",
             )
+        if not search.matches.count and _blamed(steps) is None:
+            steps = _with_closest(search, pictures, steps)
     matches = search.matches.count
     kept = matches
     if question.chosen and matches:
@@ -274,16 +281,20 @@ def _together(found: Sequence[WhyNot]) -> WhyNot:
     return WhyNot(closest.name, matches, verdict, steps, closest.time_type)
 
 
-def _steps(search: Search, loaded: LoadedProgram, shown: int) -> Iterator[RequirementCount]:
+def _ordered(search: Search) -> tuple[list[Requirement], list[Requirement]]:
+    """Return the requirements on single events, and those on choices of them."""
+    found = search.question.requirements
+    return [each for each in found if each.kind == PREDICATE], [each for each in found if each.kind != PREDICATE]
+
+
+def _steps(search: Search, pictures: Examples) -> Iterator[RequirementCount]:
     question = search.question
     variables = _variables(search)
     yield from _streams(search, variables)
-    pictures = Examples(search, tables_of(loaded), loaded.planned.lookups, shown)
-    judged = [requirement for requirement in question.requirements if requirement.kind != PREDICATE]
-    for requirement in question.requirements:
-        if requirement.kind == PREDICATE:
-            tried, failed = _judged_events(search, requirement, variables)
-            yield _step(pictures, requirement, search.misses(requirement), tried, failed, False)
+    predicates, judged = _ordered(search)
+    for requirement in predicates:
+        tried, failed = _judged_events(search, requirement, variables)
+        yield _step(pictures, requirement, search.misses(requirement), tried, failed, False)
     before = search.choices(question.without(judged)) if judged else None
     for place, requirement in enumerate(judged):
         assert before is not None
@@ -300,6 +311,27 @@ def _steps(search: Search, loaded: LoadedProgram, shown: int) -> Iterator[Requir
         what = f"`{tie.one}` at the very time of `{tie.other}`"
         examples = tuple(pictures.tied_matches(tie))
         yield RequirementCount(TIE, what, search.matches.count, count, None, False, "", None, None, examples)
+
+
+def _stopped(steps: Iterable[RequirementCount]) -> RequirementCount | None:
+    """Return the first requirement that all events or choices fail."""
+    return next((step for step in steps if step.kind not in (STREAM, TIE) and step.tried == step.failed), None)
+
+
+def _with_closest(
+    search: Search, pictures: Examples, steps: tuple[RequirementCount, ...]
+) -> tuple[RequirementCount, ...]:
+    """Add the closest choices to the requirement that leaves none; all of them fail others as well."""
+    predicates, judged = _ordered(search)
+    own = [step for step in steps if step.kind not in (STREAM, TIE)]
+    stopped = _stopped(own)
+    if stopped is None or not stopped.tried:
+        return steps
+    requirement = [*predicates, *judged][own.index(stopped)]
+    later = judged[judged.index(requirement) :] if requirement in judged else [requirement, *judged]
+    met = search.choices(search.question.without(later))
+    closest = _step(pictures, requirement, met, stopped.tried, stopped.failed, stopped.cut)
+    return tuple(replace(closest, near_misses=0) if step is stopped else step for step in steps)
 
 
 def _tie(
@@ -402,10 +434,14 @@ def _verdict(question: Question, steps: Sequence[RequirementCount], matches: int
     blamed = _blamed(steps)
     if blamed is not None:
         return f"no match: {blamed.in_words}"
-    stopped = next((step for step in steps if step.kind not in (STREAM, TIE) and step.tried == step.failed), None)
+    stopped = _stopped(steps)
     if stopped is None:
         return "no match"
-    return f"no match: no candidate is left after {stopped.what}; all of them fail more than one requirement"
+    if not stopped.tried:
+        repeated = [question.written(part) for part in walk(question.query.pattern) if isinstance(part, Repeat)]
+        return f"no match: not enough events in order for {' and '.join(repeated) or 'the pattern'}"
+    closest = f", closest {stopped.closest}" if stopped.closest else ""
+    return f"no match: no candidate is left after {stopped.what}{closest}; all of them fail more than one requirement"
 
 
 def _times(matches: int) -> str:

@@ -10,36 +10,23 @@ from typing import Any
 import pyarrow as pa
 
 from ensue.expr.kinds import NANOSECONDS_PER_UNIT
+from ensue.python.values import duration_text
+from ensue.text.values import render_duration
 
 # --- times, keys and events as text
 
 EPOCH = datetime(1970, 1, 1)
-PARTS = (
-    ("d", 86_400_000_000_000),
-    ("h", 3_600_000_000_000),
-    ("min", 60_000_000_000),
-    ("s", 1_000_000_000),
-    ("ms", 1_000_000),
-    ("us", 1_000),
-    ("ns", 1),
-)
 
 
 def length_in_words(ticks: int, time_type: pa.DataType) -> str:
     """Format a length of time; integer time stays a number.
 
     >>> length_in_words(604_000, pa.timestamp("ms")), length_in_words(604, pa.int64())
-    ('10 min 4 s', '604')
+    ('10m 4s', '604')
     """
     if not pa.types.is_timestamp(time_type):
         return str(ticks)
-    left = abs(ticks) * NANOSECONDS_PER_UNIT[time_type.unit]
-    words = []
-    for unit, size in PARTS:
-        count, left = divmod(left, size)
-        if count:
-            words.append(f"{count} {unit}")
-    return ("-" if ticks < 0 else "") + (" ".join(words) or "0 s")
+    return render_duration(ticks * NANOSECONDS_PER_UNIT[time_type.unit])
 
 
 def moment_in_words(ticks: int, time_type: pa.DataType) -> str:
@@ -61,7 +48,12 @@ def moment_in_words(ticks: int, time_type: pa.DataType) -> str:
 
 def key_in_words(key: Mapping[str, Any]) -> str:
     """Format a key: `id = 7, place = 'x'`."""
-    return ", ".join(f"{name} = {value!r}" for name, value in key.items())
+    return ", ".join(f"{name} = {value_in_words(value)}" for name, value in key.items())
+
+
+def value_in_words(value: Any) -> str:
+    """Format a value of an event: a duration as a query has it, everything else as Python does."""
+    return duration_text(value) if isinstance(value, timedelta) else repr(value)
 
 
 # --- near misses

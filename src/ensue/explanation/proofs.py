@@ -22,7 +22,7 @@ from ensue.engine.sources import EventSource, Mask
 from ensue.engine.trace_rows import KEY
 from ensue.engine.workspace import Workspace
 from ensue.errors import Problem, QueryError, SchemaError, citing, counted
-from ensue.explanation.near_misses import length_in_words, moment_in_words
+from ensue.explanation.near_misses import key_in_words, length_in_words, moment_in_words, value_in_words
 from ensue.explanation.nearest import OWN, Examples
 from ensue.explanation.question import MOST_ROWS, chosen_result, load_for, question_events, tables_of
 from ensue.explanation.scopes import Edge, scope_edges, scope_in_words
@@ -145,7 +145,7 @@ class Prover:
             return self.described[id(source), called, row][1]
         values = {key: value for key, value in _row(source, row).items() if not key.startswith(OWN)}
         shown = ", ".join(
-            f"{column_in_words(key, stream, self.loaded.planned.lookups)} = {value!r}"
+            f"{column_in_words(key, stream, self.loaded.planned.lookups)} = {value_in_words(value)}"
             for key, value in values.items()
             if key not in _columns_of_time(source)
         )
@@ -207,7 +207,7 @@ class Prover:
         bound = one.rows.places.keys()
         if requirement.kind == KEY:
             key = values.key_of(one)
-            return Proof(KEY, ", ".join(f"{name} = {value!r}" for name, value in key.items()), key)
+            return Proof(KEY, key_in_words(key), key)
         named = {*requirement.left, *requirement.right}
         if named and not named & bound:
             return None
@@ -406,13 +406,13 @@ def _place_of(wanted: Mapping[str, Any], shown: pa.Table) -> int | None:
 def _not_found(name: str, wanted: Mapping[str, Any], seen: list[pa.Table]) -> Problem:
     """Report that no match has these values, and name the nearest one."""
     count = sum(table.num_rows for table in seen)
-    said = ", ".join(f"{column} = {value!r}" for column, value in wanted.items())
+    said = key_in_words(wanted)
     hint = f"`{name}` has {counted(count, 'match', 'matches')}"
     if count:
         table = pa.concat_tables(seen)
         agreeing = sum(equal_to(table.column(column), value).astype(int) for column, value in wanted.items())
         nearest = table.slice(int(np.argmax(agreeing)), 1).select(list(wanted)).to_pylist()[0]
-        hint += "; the nearest one has " + ", ".join(f"{column} = {value!r}" for column, value in nearest.items())
+        hint += "; the nearest one has " + key_in_words(nearest)
     else:
         hint += "; `ensue.why_not` shows why"
     return Problem("no-such-match", f"no match of `{name}` has {said}", hint=hint)

@@ -199,7 +199,7 @@ def shown(value: pa.Array, most: int = MOST_LETTERS) -> str:
     """Format the first value of an array in at most `most` characters.
 
     >>> shown(pa.array(["a" * 9]), 6), shown(pa.array([None])), shown(pa.array([90], pa.duration("s")))
-    ("'aa...", 'null', '1 min 30 s')
+    ("'aa...", 'null', '1m 30s')
     """
     found = _plain(value)
     if found is None:

@@ -109,8 +109,8 @@ def comparison_hint(
     if Kind.DURATION in kinds:
         number = right if left_kind is Kind.DURATION else left
         if isinstance(number, expressions.Literal) and kinds & NUMBERS:
-            return f"write a duration with its unit, for example {number.value} seconds"
-        return "write a duration with its unit, for example 5 seconds, or compare its length: seconds(...)"
+            return f"write a duration with its unit, for example {number.value}s"
+        return "write a duration with its unit, for example 5s, or compare its length: seconds(...)"
     hint = literal_hint(left, right_kind) or literal_hint(right, left_kind)
     if Kind.TEXT in kinds and kinds & NUMBERS:
         text, number = (left, right) if left_kind is Kind.TEXT else (right, left)
@@ -231,7 +231,7 @@ def arithmetic_hint(expr: expressions.Binary, left_type: Type, right_type: Type)
     if kinds & {Kind.TIMESTAMP, Kind.DURATION} and kinds & NUMBERS and expr.operator in ("+", "-"):
         number = expr.right if right in NUMBERS else expr.left
         amount = number.value if isinstance(number, expressions.Literal) else 5
-        return f"write a duration with its unit, for example {amount} seconds"
+        return f"write a duration with its unit, for example {amount}s"
     if kinds == {Kind.TIMESTAMP} and expr.operator == "+":
         return "`-` gives the duration between two times"
     if Kind.TEXT in kinds and kinds <= NUMBERS | {Kind.TEXT}:
@@ -246,5 +246,7 @@ def function_hint(name: str) -> str:
         return "write the remainder as `x % y`"
     if name in ("cast", "try_cast"):
         return f"write the type after AS: {name.upper()}(x AS BIGINT)"
+    if name in ("all", "any", "every", "exists", "forall"):
+        return "a condition on a list, such as `x.f > 1`, is one on each element; aggregates such as `max` reduce it"
     meant = _OTHER_NAMES.get(name)
     return f"did you mean `{meant}`?" if meant else did_you_mean(name, (*FUNCTIONS, *aggregate_names()))

@@ -19,7 +19,7 @@ from ensue.nodes.names import Name, in_order
 from ensue.nodes.patterns import PatternQuery
 from ensue.text.render import render_expression
 
-# --- difference bounds: `b.t - a.t <= 5 minutes`, `a.e < b.s`, `a.t = b.t`
+# --- difference bounds: `b.t - a.t <= 5m`, `a.e < b.s`, `a.t = b.t`
 
 PointOf = Callable[[expressions.Field], Point | None]
 """The point of a field that is a time; None for other fields."""

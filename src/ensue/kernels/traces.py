@@ -1,7 +1,7 @@
 """Kernels on traces: follow them event by event, count stream pairs, and find violations of constraints.
 
-Sets of streams and of steps are bits of 64-bit numbers. The arrays of `Rules` encode a query's monitor
-(`ensue.plan.monitors`); those of `Traces` have one entry per trace, or one per trace and graph.
+Sets of streams, steps and leaves are bits of 64-bit words, as many as needed. The arrays of `Rules` encode a query's
+monitor (`ensue.plan.monitors`); those of `Traces` have one entry per trace, or one per trace and word.
 """
 
 from __future__ import annotations
@@ -20,22 +20,24 @@ NEVER = np.iinfo(np.int64).min
 
 
 class Rules(NamedTuple):
-    """A monitor as arrays. Leaves of graph `g` are `leaf_offsets[g]` to `[g + 1]`; moves of a leaf and conditions of a
-    step alike.
+    """A monitor as arrays. The steps of graph `g` are the bits of the words `word_offsets[g]` to `[g + 1]`; moves of a
+    leaf and conditions of a step have offsets, too.
 
-    Step `s` of graph `g` has the conditions `condition_offsets[g, s]` to `[g, s + 1]`.
+    `used_bits` is the number of steps in a word. A step fails if one of its `fatal` streams has occurred, or by one of
+    its conditions. `ends` is the bit of all streams that end a trace, in the first word.
     """
 
-    leaf_offsets: Int64s
+    word_offsets: Int64s
+    used_bits: Int64s
     move_offsets: Int64s
-    move_from: Bits
-    move_to: Bits
+    move_from: Int64s
+    move_to: Int64s
     losses: Bits
     starts: Bits
     wholes: Bits
     trails: Flags
-    step_counts: Int64s
-    condition_offsets: npt.NDArray[np.int64]
+    fatal: Bits
+    condition_offsets: Int64s
     condition_seen: Bits
     condition_unseen: Bits
     ends: np.uint64
@@ -66,14 +68,48 @@ class Traces(NamedTuple):
 class Arrivals(NamedTuple):
     """Events with their traces and times, and the new ones in time order.
 
-    `leaves` are the leaves of the monitor that an event satisfies, `occurs` is the bit of its stream.
+    `leaves` are the leaves of the monitor that an event satisfies. `bits` is the number of the bit of its stream, or
+    -1, and `ends` is whether it ends its trace.
     """
 
     order: Codes
     keys: Codes
     times: Int64s
     leaves: Bits
-    occurs: Bits
+    bits: Codes
+    ends: Flags
+
+
+@compiled
+def is_hopeless(k: int, g: int, rules: Rules, seen: Bits, reached: Bits) -> bool:
+    """Whether every step of a graph that a trace has reached has failed. Larger steps fail later, so they are first."""
+    one, nothing = np.uint64(1), np.uint64(0)
+    for word in range(rules.word_offsets[g + 1] - 1, rules.word_offsets[g] - 1, -1):
+        steps = reached[k, word] & ~rules.wholes[word]
+        if steps == nothing:
+            continue
+        for bit in range(rules.used_bits[word] - 1, -1, -1):
+            if not (steps >> np.uint64(bit)) & one:
+                continue
+            step = 64 * word + bit
+            failed = False
+            for w in range(seen.shape[1]):
+                if seen[k, w] & rules.fatal[step, w]:
+                    failed = True
+            if failed:
+                continue
+            for c in range(rules.condition_offsets[step], rules.condition_offsets[step + 1]):
+                failed = True
+                for w in range(seen.shape[1]):
+                    if seen[k, w] & rules.condition_seen[c, w] != rules.condition_seen[c, w]:
+                        failed = False
+                    elif seen[k, w] & rules.condition_unseen[c, w]:
+                        failed = False
+                if failed:
+                    break
+            if not failed:
+                return False
+    return True
 
 
 @compiled
@@ -82,19 +118,18 @@ def follow(arrivals: Arrivals, rules: Rules, traces: Traces, skipped: Flags, num
 
     Sets `skipped` for events of traces that failed before them, and `numbers` to the number of an event's trace within
     its key. All events of one moment have reached a trace when a later one comes, or at the end: then lost steps are
-    removed, gained steps are added, and the trace is evaluated. This is one function, because calling another with all
-    these arrays would take longer than the work itself, and inlining it makes it five times as slow.
+    removed, gained steps are added, and the trace is evaluated.
     """
-    order, keys, times, leaves, occurs = arrivals
+    order, keys, times, leaves = arrivals.order, arrivals.keys, arrivals.times, arrivals.leaves
     seen, reached, began, failed, closed = traces.seen, traces.reached, traces.began, traces.failed, traces.closed
     number, gained, lost, moment = traces.number, traces.gained, traces.lost, traces.moment
     changed, completes, failures = traces.changed, traces.completes, traces.failures
-    starts, wholes, trails, step_counts = rules.starts, rules.wholes, rules.trails, rules.step_counts
-    leaf_offsets, move_offsets = rules.leaf_offsets, rules.move_offsets
+    starts, wholes, trails = rules.starts, rules.wholes, rules.trails
+    move_offsets, word_offsets = rules.move_offsets, rules.word_offsets
     move_from, move_to, losses = rules.move_from, rules.move_to, rules.losses
-    offsets, wanted, unwanted = rules.condition_offsets, rules.condition_seen, rules.condition_unseen
-    one, nothing = np.uint64(1), np.uint64(0)
-    graphs, events = starts.size, order.size
+    one, nothing, low = np.uint64(1), np.uint64(0), np.uint64(63)
+    graphs, words, events = trails.size, starts.size, order.size
+    current = np.empty(words, np.uint64)
     for place in range(events + moment.size):
         i = order[place] if place < events else -1
         k = keys[i] if i >= 0 else place - events
@@ -105,29 +140,22 @@ def follow(arrivals: Arrivals, rules: Rules, traces: Traces, skipped: Flags, num
             moment[k] = NEVER
             if changed[k]:
                 changed[k] = False
-                hopeless = True
+                ended = seen[k, 0] & rules.ends != nothing
+                waits = False
                 for g in range(graphs):
-                    if gained[k, g] & wholes[g] or (trails[g] and reached[k, g] & wholes[g]):
-                        completes[k] = True
-                    steps = (reached[k, g] & ~lost[k, g]) | gained[k, g]
-                    reached[k, g] = steps
-                    gained[k, g] = lost[k, g] = nothing
-                    if trails[g] and steps & wholes[g]:
-                        hopeless = False
-                    steps &= ~wholes[g]
-                    for step in range(step_counts[g]):
-                        if not hopeless:
-                            break
-                        if (steps >> np.uint64(step)) & one:
-                            hopeless = seen[k] & rules.ends != nothing
-                            for c in range(offsets[g, step], offsets[g, step + 1]):
-                                if seen[k] & wanted[c] == wanted[c] and seen[k] & unwanted[c] == nothing:
-                                    hopeless = True
-                                    break
+                    for word in range(word_offsets[g], word_offsets[g + 1]):
+                        if gained[k, word] & wholes[word] or (trails[g] and reached[k, word] & wholes[word]):
+                            completes[k] = True
+                        reached[k, word] = (reached[k, word] & ~lost[k, word]) | gained[k, word]
+                        gained[k, word] = lost[k, word] = nothing
+                        waits = waits or (trails[g] and reached[k, word] & wholes[word] != nothing)
+                hopeless = not waits
+                for g in range(graphs):
+                    hopeless = hopeless and (ended or is_hopeless(k, g, rules, seen, reached))
                 if hopeless and not failed[k]:
                     failed[k] = True
                     failures[0] += 1
-                closed[k] = seen[k] & rules.ends != nothing
+                closed[k] = ended
         if i < 0:
             continue
         if began[k] == NEVER or (moment[k] == NEVER and (closed[k] or time - rules.lifetime > began[k])):
@@ -135,27 +163,32 @@ def follow(arrivals: Arrivals, rules: Rules, traces: Traces, skipped: Flags, num
             seen[k] = nothing
             began[k] = time
             failed[k] = closed[k] = False
-            for g in range(graphs):
-                reached[k, g] = starts[g]
+            reached[k] = starts
         numbers[i] = number[k]
         moment[k] = time
-        if occurs[i] & ~seen[k]:
-            seen[k] |= occurs[i]
+        bit = arrivals.bits[i]
+        if bit >= 0 and not (seen[k, bit >> 6] >> (np.uint64(bit) & low)) & one:
+            seen[k, bit >> 6] |= one << (np.uint64(bit) & low)
+            changed[k] = True
+        if arrivals.ends[i] and not seen[k, 0] & rules.ends:
+            seen[k, 0] |= rules.ends
             changed[k] = True
         if failed[k]:
             skipped[i] = True
             continue
-        if leaves[i] == nothing:
-            continue
-        changed[k] = True
-        for g in range(graphs):
-            current = reached[k, g] | gained[k, g]
-            for leaf in range(leaf_offsets[g], leaf_offsets[g + 1]):
-                if (leaves[i] >> np.uint64(leaf)) & one:
-                    for move in range(move_offsets[leaf], move_offsets[leaf + 1]):
-                        if current & move_from[move]:
-                            gained[k, g] |= move_to[move]
-                    lost[k, g] |= losses[leaf]
+        found = False
+        for leaf in range(losses.shape[0]):
+            if (leaves[i, leaf >> 6] >> (np.uint64(leaf) & low)) & one:
+                if not found:
+                    found = changed[k] = True
+                    for word in range(words):
+                        current[word] = reached[k, word] | gained[k, word]
+                for move in range(move_offsets[leaf], move_offsets[leaf + 1]):
+                    start, goal = move_from[move], move_to[move]
+                    if current[start >> 6] >> (np.uint64(start) & low) & one:
+                        gained[k, goal >> 6] |= one << (np.uint64(goal) & low)
+                for word in range(words):
+                    lost[k, word] |= losses[leaf, word]
 
 
 # --- counts of stream pairs

@@ -28,27 +28,14 @@ _begins, _large_begins = (np.frombuffer(bytes(16), kind) for kind in (np.int32, 
 _counts = np.zeros((1, 1), np.int64)
 _used = np.zeros(1, np.uint8)
 _bits = np.zeros(1, np.uint64)
-_per_graph = np.zeros((1, 1), np.uint64)
+_words = np.zeros((1, 1), np.uint64)
 _flags = np.zeros(1, bool)
 _rules = traces.Rules(
-    _offsets,
-    _offsets,
-    _bits,
-    _bits,
-    _bits,
-    _bits,
-    _bits,
-    _flags,
-    _times,
-    _offsets.reshape(1, 2),
-    _bits,
-    _bits,
-    np.uint64(0),
-    0,
-)
-_traces = traces.Traces(
-    _bits, _per_graph, _times, _flags, _flags, _rows, _per_graph, _per_graph, _times, _flags, _flags, _times
-)
+    _offsets, _times, _offsets, _times, _times, _words, _bits, _bits, _flags, _words, _offsets, _words, _words,
+    np.uint64(0), 0,
+)  # fmt: skip
+_traces = traces.Traces(_words, _words, _times, _flags, _flags, _rows, _words, _words, _times, _flags, _flags, _times)
+_arrivals = traces.Arrivals(_rows[:0], _rows, _times, _words, _rows, _flags)
 
 _table = np.zeros((0, 3), np.int64)
 _checks = traces.Checks(_table, _offsets, _times, _times, _times, _times, 0)
@@ -85,7 +72,7 @@ CALLS: tuple[tuple[Any, tuple[Any, ...]], ...] = (
     (ranges.take_unused, (_counts, _used)),
     (ranges.close_initiators, (_times, _times, True, _used)),
     (traces.count_pairs, (_offsets, _rows, _times, _times, _counts, _counts)),
-    (traces.follow, (traces.Arrivals(_rows[:0], _rows, _times, _bits, _bits), _rules, _traces, _flags, _rows)),
+    (traces.follow, (_arrivals, _rules, _traces, _flags, _rows)),
     (traces.find_violations, (_rows[:0], _rows, _times, _rows, _checks, _seen, 0, False)),
 )
 

@@ -58,7 +58,7 @@ class Ends:
 
 @dataclass(frozen=True, slots=True)
 class EndsWithin:
-    """`ENDS WITHIN 30 days`: a trace lasts at most this long. A later event of the key starts another trace."""
+    """`ENDS WITHIN 30d`: a trace lasts at most this long. A later event of the key starts another trace."""
 
     window: Window
     span: Span | None = field(default=None, compare=False, repr=False)

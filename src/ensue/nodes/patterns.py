@@ -311,7 +311,7 @@ class CarriedColumn:
 
 @dataclass(frozen=True, slots=True)
 class Suppression:
-    """`SUPPRESS FOR 10 minutes PER a.user`: after a reported match, those of the same group that complete within the
+    """`SUPPRESS FOR 10m PER a.user`: after a reported match, those of the same group that complete within the
     window are only counted.
 
     A group is a partition key and the values of the expressions `per`.

@@ -74,7 +74,7 @@ class Atom:
 
 @dataclass(frozen=True, slots=True)
 class TimerItem:
-    """`w: extend(o, 6 hours)`: an interval relative to that of an item or of another timer."""
+    """`w: extend(o, 6h)`: an interval relative to that of an item or of another timer."""
 
     name: str
     kind: str
@@ -95,7 +95,7 @@ class While:
 
 @dataclass(frozen=True, slots=True)
 class Together:
-    """`{o, s} within 2 hours`."""
+    """`{o, s} within 2h`."""
 
     names: tuple[str, ...]
     window: Window

@@ -123,7 +123,7 @@ class Response:
 
 @dataclass(frozen=True, slots=True)
 class Drift:
-    """`EVERY 10 minutes MOVE EVERYONE BY (...)`: a transition at each multiple of a length of time."""
+    """`EVERY 10m MOVE EVERYONE BY (...)`: a transition at each multiple of a length of time."""
 
     window: Window
     change: Wander

@@ -37,8 +37,8 @@ from ensue.plan.graph_description import (
     further_rounds,
     given_by,
 )
-from ensue.plan.lawfulness import needless_absences, needless_constraints
-from ensue.plan.monitors import GraphMonitor, MonitorStep
+from ensue.plan.lawfulness import MOST_COMPARED, needless_absences, needless_constraints
+from ensue.plan.monitors import MOST_STEPS, GraphMonitor, MonitorStep
 from ensue.plan.planner import plan_without_data, precedence
 from ensue.plan.plans import AbsencePlan, GraphPlan, QueryPlan, Retention
 from ensue.plan.retention import longer, slicing_of, uncut_reason
@@ -433,6 +433,14 @@ def _constraints(plan: QueryPlan, law: Law) -> Iterator[str]:
         fate = "fails" if branch else "is dropped"
         yield from (f"{branch}{line} {fate}" for line in dict.fromkeys(_failing(graph_plan.graph, graph, law)))
         yield from (branch + line for line in needless_absences(graph_plan, law, plan.catalog))
+        if graph.not_followed:
+            names = ", ".join(f"`{name}`" for name in graph.not_followed)
+            reason = f"more than {MOST_STEPS:,} combinations of events, so {names} are not followed"
+            yield f"{branch}the pattern has {reason}: a trace may be kept longer than necessary"
+        if not graph.complete:
+            yield f"{branch}not all conditions on several streams are known: a trace may be kept longer than necessary"
+    if len(law.constraints) > MOST_COMPARED:
+        yield f"redundant constraints are not searched among more than {MOST_COMPARED}"
     for constraint in needless_constraints(law):
         yield f"{render_constraint(constraint)} is redundant: it follows from the other constraints"
     if len(monitor.graphs) > 1:
@@ -451,27 +459,42 @@ def _constraints(plan: QueryPlan, law: Law) -> Iterator[str]:
 
 def _failing(graph: Graph, monitor: GraphMonitor, law: Law) -> Iterator[str]:
     """Each failing condition once, with the events that prevent it. A step may also fail by an earlier condition."""
-    steps = [step for step in monitor.steps if step.bound != frozenset(graph.names)]
-    conditions = {(found.seen, found.unseen): None for step in steps for found in step.conditions}
+    steps: dict[int, list[MonitorStep]] = {}
+    for step in monitor.steps:
+        if step.bound != frozenset(graph.names):
+            steps.setdefault(id(step.conditions), []).append(step)
+    groups = [(same[0].conditions, same) for same in steps.values()]
+    conditions = {(found.seen, found.unseen): None for own, _ in groups for found in own}
     for seen, unseen in conditions:
         met = law.known(seen)
-        failing = [step for step in steps if any(c.seen <= met and c.unseen <= unseen for c in step.conditions)]
+        failing = {id(own) for own, _ in groups if any(c.seen <= met and c.unseen <= unseen for c in own)}
+        saved = _least({step.bound for own, same in groups if id(own) not in failing for step in same})
+        if frozenset() in saved:
+            # The beginning of a match fails only together with other conditions.
+            continue
+        savers = [_savers(graph, bound) for bound in saved]
         after = f"after {' and '.join(sorted(map(str, seen)))}, " if seen else ""
-        savers = list(_savers(graph, steps, failing))
-        without = [*sorted(map(str, unseen)), *(savers if len(savers) == 1 else ())]
+        without = [*sorted(map(str, unseen)), *(savers[0] if [len(own) for own in savers] == [1] else ())]
         kind = f"a trace without {' and '.join(without)}" if without else "a trace"
-        lacks = f" that lacks {' or '.join(savers)}" if len(savers) > 1 else ""
-        yield f"{after}{kind}{lacks}"
+        if len(savers) == 1 and len(savers[0]) > 1:
+            kind += f" that lacks {' or '.join(savers[0])}"
+        elif len(savers) > 1:
+            kind += f" that has neither {' nor '.join(' with '.join(own) for own in savers)}"
+        yield f"{after}{kind}"
 
 
-def _savers(graph: Graph, steps: Sequence[MonitorStep], failing: Sequence[MonitorStep]) -> Iterator[str]:
-    """The events with which a trace continues although the condition is met: those common to all steps that do not
-    fail."""
-    saved = [step.bound for step in steps if step not in failing]
-    common = frozenset[Name].intersection(*saved) if saved else frozenset[Name]()
-    for variable in graph.variables:
-        if variable.name in common:
-            yield _with_predicate(variable)
+def _least(sets: set[frozenset[Name]]) -> list[frozenset[Name]]:
+    """The sets that contain no other one, in the order of their names."""
+    least: list[frozenset[Name]] = []
+    for found in sorted(sets, key=lambda names: (len(names), sorted(map(str, names)))):
+        if not any(other <= found for other in least):
+            least.append(found)
+    return least
+
+
+def _savers(graph: Graph, bound: frozenset[Name]) -> list[str]:
+    """The events with which a trace continues although a condition is met."""
+    return [_with_predicate(variable) for variable in graph.variables if variable.name in bound]
 
 
 def _with_predicate(variable: Variable) -> str:

@@ -52,7 +52,7 @@ class OperatorEvents:
 
 @dataclass(frozen=True, slots=True)
 class _Distance:
-    """A distance such as `at most 5 minutes after` or `before`, to be followed by the name of a point."""
+    """A distance such as `at most 5m after` or `before`, to be followed by the name of a point."""
 
     side: str
     amount: str | None = None
@@ -383,7 +383,7 @@ def _moment_name(moment: Moment, graph: Graph) -> str:
 
 
 def _joined(places: Mapping[str, list[_Distance]]) -> str:
-    """`after b and at most 5 minutes later`: the distances to each place, which is named once."""
+    """`after b and at most 5m later`: the distances to each place, which is named once."""
     return " and ".join(_at_place(place, phrases) for place, phrases in places.items())
 
 

@@ -11,8 +11,9 @@ from ensue.analysis.declarations import declarations, unclear_traces, used_strea
 from ensue.check.fields import bind_constraint
 from ensue.errors import Problem, QueryError, Source, Span
 from ensue.graph.bounds import Bound, Limit, Reason, TimeScale, end_of, extend, start_of
+from ensue.graph.dead_ends import Failures, NeededVariable
 from ensue.graph.graphs import Graph
-from ensue.graph.law import Law, NeededVariable
+from ensue.graph.law import Law
 from ensue.graph.normalization import explain_contradiction
 from ensue.nodes.constraints import Clause, Constraint, EndsWithin, clauses_of
 from ensue.nodes.patterns import PatternQuery, Statements
@@ -63,7 +64,7 @@ def contradictory_constraints(law: Law) -> list[Problem]:
     for stream in law.streams:
         if not law.forbids((stream,)):
             continue
-        for condition in law.failing_conditions((NeededVariable(stream, stream, frozenset()),)):
+        for condition in Failures(law, (NeededVariable(stream, stream, frozenset()),)).conditions():
             if not condition.seen:
                 problems.append(
                     Problem(
@@ -112,7 +113,7 @@ def impossibility(graph: Graph, law: Law, catalog: Catalog, besides: tuple[Neede
         texts = {bound.reason.text for bound in network.contradiction.cycle}
         proof = tuple(constraint for constraint in law.constraints if _text(constraint) in texts)
         return explain_contradiction(network.contradiction), proof
-    for condition in law.failing_conditions((*needed_variables(graph), *besides)):
+    for condition in Failures(law, (*needed_variables(graph), *besides)).conditions():
         if not condition.seen:
             streams = dict.fromkeys(str(variable.stream) for variable in graph.variables)
             names = ", ".join(f"`{name}`" for name in streams)

@@ -3,36 +3,25 @@ longer match.
 
 The progress of a trace is the set of steps that its events have reached. A step is a set of variables that can be bound
 without leaving out one that comes before them: `SEQ(A, B)` has the steps nothing, A, and A with B. The conditions under
-which the rest of a step can never be bound are computed beforehand (`ensue.graph.law`). A trace in which every reached
-step has failed has no further match.
+which the rest of a step can never be bound are computed beforehand (`ensue.graph.dead_ends`). A trace in which every
+reached step has failed has no further match.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ensue.analysis.catalog import Catalog
 from ensue.graph.bounds import TimeScale, end_of, start_of
+from ensue.graph.dead_ends import Condition, Failures, NeededVariable
 from ensue.graph.graphs import Graph, Variable
-from ensue.graph.law import Condition, Law, NeededVariable
+from ensue.graph.law import Law
 from ensue.nodes.names import Name, Stream
 from ensue.plan.plans import AbsencePlan, GraphPlan
 
-MOST_STEPS = 64
-"""Graphs with more steps are monitored without their progress, as if every step had been reached."""
-
-MOST_LEAVES = 64
-"""The maximum number of variables whose progress is followed; larger graphs are monitored without progress."""
-
-MOST_WATCHED = 62
-"""The maximum number of monitored streams; conditions on further streams are left out."""
-
-FEW_SEEN = 2
-"""Conditions on up to this many seen streams are always monitored; others only if they pay off."""
-
-PRICE = 1 / 64
-"""The cost of monitoring a condition on many streams, as the number of events that it must free to pay off."""
+MOST_STEPS = 1024
+"""The maximum number of steps that are followed: those of ten unordered variables. See `_followed`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +35,7 @@ class Leaf:
 
 @dataclass(frozen=True, slots=True)
 class MonitorStep:
-    """A set of variables that may be bound; under any of `conditions` the others can never be bound."""
+    """A set of variables that are bound; under any of `conditions` the rest of the match can never be bound."""
 
     bound: frozenset[Name]
     conditions: tuple[Condition, ...]
@@ -57,17 +46,21 @@ class GraphMonitor:
     """The steps of a graph; `moves` lead from one step to the next by a leaf, and `losses` are the steps that a leaf
     removes.
 
-    The first step has nothing bound, unless progress is not followed: then every step counts as reached. A complete
-    match with `trails` is not reported yet, so it keeps its trace.
+    A trace begins with the steps `starts`. Variables that are not followed count as bound whenever that is possible: if
+    conditions depend on them, they are `not_followed`, and a trace may fail later than necessary. The step `whole` is a
+    complete match; without it, progress does not tell whether there is one. A complete match with `trails` is not
+    reported yet, so it keeps its trace. `complete` tells whether the search for conditions was not cut.
     """
 
     steps: tuple[MonitorStep, ...]
     leaves: tuple[Leaf, ...]
     moves: tuple[tuple[int, int, int], ...]
     losses: tuple[tuple[int, int], ...]
+    starts: tuple[int, ...]
     whole: int | None
     trails: bool
-    follows: bool
+    not_followed: tuple[Name, ...]
+    complete: bool
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,29 +88,19 @@ class Monitor:
 
 def monitor_of(graphs: Sequence[GraphPlan], law: Law, catalog: Catalog) -> Monitor:
     """The monitor of a query with these graphs for traces that obey the law."""
-    drafts: list[GraphMonitor] = []
-    for plan in graphs:
-        leaves = sum(len(draft.leaves) for draft in drafts)
-        drafts.append(_monitor_graph(plan, law, MOST_LEAVES - leaves))
-    watched = _watched(drafts)
-    return Monitor(
-        watched,
-        tuple(law.ends),
-        lifetime_of(law, catalog),
-        tuple(_with_conditions_on(draft, frozenset(watched)) for draft in drafts),
-    )
+    monitors = tuple(_monitor_graph(plan, law) for plan in graphs)
+    return Monitor(_watched(monitors), tuple(law.ends), lifetime_of(law, catalog), monitors)
 
 
-def needed_variables(graph: Graph, bound: frozenset[Name] = frozenset()) -> tuple[NeededVariable, ...]:
-    """The variables of a graph that are not bound, with their order."""
-    free = [variable for variable in graph.variables if variable.name not in bound]
+def needed_variables(graph: Graph) -> tuple[NeededVariable, ...]:
+    """The variables of a graph with their order."""
     return tuple(
         NeededVariable(
             variable.name,
             variable.stream,
-            frozenset(other.name for other in free if _is_before(variable.name, other.name, graph)),
+            frozenset(other for other in graph.names if _is_before(variable.name, other, graph)),
         )
-        for variable in free
+        for variable in graph.variables
     )
 
 
@@ -130,53 +113,80 @@ def lifetime_of(law: Law, catalog: Catalog) -> int | None:
     return min(map(TimeScale(catalog.unit).ticks, law.windows), default=None)
 
 
-def _monitor_graph(plan: GraphPlan, law: Law, most_leaves: int) -> GraphMonitor:
+def _monitor_graph(plan: GraphPlan, law: Law) -> GraphMonitor:
+    """The steps of a graph: for each set of followed variables that may be bound, what may be bound besides."""
     graph = plan.graph
-    everything = frozenset(graph.names)
-    sets = _steps(graph)
+    failures = Failures(law, needed_variables(graph))
+    before = {name: frozenset(other for other in graph.names if _is_before(other, name, graph)) for name in graph.names}
     forbidden = [absence for absence in plan.absences if _throws_back(absence)]
-    if sets is None or len(graph.variables) + len(forbidden) > most_leaves:
-        lasts = [name for name in graph.names if not any(_is_before(name, other, graph) for other in graph.names)]
-        steps = tuple(_step(everything - {name}, graph, law) for name in lasts)
-        if len(steps) > MOST_STEPS:
-            steps = (MonitorStep(frozenset(), ()),)
-        return GraphMonitor(steps, (), (), (), None, graph.trailing, False)
-    places = {bound: place for place, bound in enumerate(sets)}
-    leaves = [
-        *(Leaf(variable, graph, False) for variable in graph.variables),
-        *(Leaf(absence.graph.graph.variables[0], absence.graph.graph, True) for absence in forbidden),
-    ]
-    moves = [
-        (places[bound], number, places[bound | {name}])
-        for number, name in enumerate(graph.names)
-        for bound in sets
-        if name not in bound and bound | {name} in places
-    ]
-    losses = [
-        (len(graph.names) + number, places[bound])
-        for number, absence in enumerate(forbidden)
-        for bound in sets
-        if _is_open(absence, bound)
-    ]
+    relevant = failures.names.union(*map(_names_of_scope, forbidden))
+    followed, sets = _followed(before, relevant)
+    others = frozenset(before) - followed
+    steps = [(bound, others) for bound in sets]
+    places: dict[frozenset[Name], tuple[int, ...]] = {bound: (place,) for place, bound in enumerate(sets)}
+    if others:
+        # All followed variables are bound: as long as the match is not complete, one of the last others is not.
+        lasts = [name for name in graph.names if name in others and not any(name in own for own in before.values())]
+        steps[-1:] = [(followed, others - {name}) for name in lasts]
+        places[followed] = tuple(range(len(sets) - 1, len(steps)))
+    numbers = {name: number for number, name in enumerate(name for name in graph.names if name in followed)}
+    conditions = _Conditions(failures, graph, law)
     return GraphMonitor(
-        tuple(_step(bound, graph, law) for bound in sets),
-        tuple(leaves),
-        tuple(moves),
-        tuple(losses),
-        places[everything],
-        graph.trailing,
-        True,
+        steps=tuple(MonitorStep(bound, conditions.at(bound, rest)) for bound, rest in steps),
+        leaves=(
+            *(Leaf(variable, graph, False) for variable in graph.variables if variable.name in followed),
+            *(Leaf(absence.graph.graph.variables[0], absence.graph.graph, True) for absence in forbidden),
+        ),
+        moves=tuple(
+            (places[bound][0], number, goal)
+            for name, number in numbers.items()
+            for bound in sets
+            if name not in bound
+            for goal in places.get(bound | {name}, ())
+        ),
+        losses=tuple(
+            (len(numbers) + number, places[bound][0])
+            for number, absence in enumerate(forbidden)
+            for bound in sets
+            if _is_open(absence, bound, followed)
+        ),
+        starts=places[sets[0]],
+        whole=None if others else len(sets) - 1,
+        trails=graph.trailing,
+        not_followed=tuple(name for name in graph.names if name in others & relevant),
+        complete=failures.complete,
     )
 
 
-def _steps(graph: Graph) -> list[frozenset[Name]] | None:
+def _followed(
+    before: Mapping[Name, frozenset[Name]], relevant: frozenset[Name]
+) -> tuple[frozenset[Name], list[frozenset[Name]]]:
+    """The variables whose progress is followed, and their sets closed under "before", small ones first.
+
+    These are all variables or, if they have too many such sets, those that decide about conditions with those before
+    them, as many as possible.
+    """
+    sets = _closed_sets(before)
+    if sets is not None:
+        return frozenset(before), sets
+    followed, sets = frozenset[Name](), [frozenset[Name]()]
+    for name in before:
+        if name in relevant:
+            wider = followed | before[name] | {name}
+            found = _closed_sets({other: before[other] for other in before if other in wider})
+            if found is None:
+                break
+            followed, sets = wider, found
+    return followed, sets
+
+
+def _closed_sets(before: Mapping[Name, frozenset[Name]]) -> list[frozenset[Name]] | None:
     """The sets of variables closed under "before", small ones first; None if there are too many."""
-    before = {name: frozenset(other for other in graph.names if _is_before(other, name, graph)) for name in graph.names}
     found = {frozenset[Name]()}
     layer = found
     while layer:
         layer = {
-            bound | {name} for bound in layer for name in graph.names if name not in bound and before[name] <= bound
+            bound | {name} for bound in layer for name in before if name not in bound and before[name] <= bound
         } - found
         found = found | layer
         if len(found) > MOST_STEPS:
@@ -184,26 +194,29 @@ def _steps(graph: Graph) -> list[frozenset[Name]] | None:
     return sorted(found, key=lambda bound: (len(bound), sorted(map(str, bound))))
 
 
-def _step(bound: frozenset[Name], graph: Graph, law: Law) -> MonitorStep:
-    """The step of these bound variables, with the conditions under which the rest fails."""
-    needed = needed_variables(graph, bound)
-    occurred = frozenset(variable.stream for variable in graph.variables if variable.name in bound)
-    found = law.failing_conditions(needed) if needed else ()
-    open_ones = [
-        replace(condition, seen=condition.seen - occurred)
-        for condition in found
-        if not condition.unseen & occurred and not condition.seen & law.ends.keys() and _pays(condition, len(bound))
-    ]
-    return MonitorStep(bound, tuple(open_ones))
+class _Conditions:
+    """The conditions of the steps of a graph."""
 
+    def __init__(self, failures: Failures, graph: Graph, law: Law) -> None:
+        self.failures = failures
+        self.streams = {variable.name: variable.stream for variable in graph.variables}
+        self.law = law
+        self._known: dict[Hashable, tuple[Condition, ...]] = {}
 
-def _pays(condition: Condition, held: int) -> bool:
-    """Whether monitoring a condition is worth its cost.
-
-    Without statistics, each stream that must have been seen is assumed to halve the chance that the condition is met.
-    If it is met, the held events are freed, and one more on average is not kept.
-    """
-    return len(condition.seen) <= FEW_SEEN or (held + 1) / 2 ** len(condition.seen) > PRICE * len(condition.seen)
+    def at(self, bound: frozenset[Name], perhaps: frozenset[Name]) -> tuple[Condition, ...]:
+        """The conditions under which the rest fails if variables are bound, and others `perhaps`."""
+        if len(bound) + len(perhaps) == len(self.streams):
+            return ()
+        found = self.failures.conditions(bound | perhaps)
+        occurred = frozenset(self.streams[name] for name in bound) & self.failures.mentioned
+        key = found, occurred
+        if key not in self._known:
+            self._known[key] = tuple(
+                replace(condition, seen=condition.seen - occurred) if condition.seen & occurred else condition
+                for condition in found
+                if not condition.unseen & occurred and not condition.seen & self.law.ends.keys()
+            )
+        return self._known[key]
 
 
 def _throws_back(absence: AbsencePlan) -> bool:
@@ -217,25 +230,22 @@ def _throws_back(absence: AbsencePlan) -> bool:
     )
 
 
-def _is_open(absence: AbsencePlan, bound: frozenset[Name]) -> bool:
-    """Whether the scope has begun and is not closed when these variables are bound."""
+def _names_of_scope(absence: AbsencePlan) -> set[Name]:
+    after, before = absence.absence.scope.after, absence.absence.scope.before
+    return {*(after.ends if after is not None else ()), *(before.starts if before is not None else ())}
+
+
+def _is_open(absence: AbsencePlan, bound: frozenset[Name], followed: frozenset[Name]) -> bool:
+    """Whether the scope has surely begun and is surely not closed when these of the followed variables are bound."""
     after, before = absence.absence.scope.after, absence.absence.scope.before
     assert after is not None
-    return set(after.ends) <= bound and (before is None or not set(before.starts) & bound)
+    if not set(after.ends) <= bound:
+        return False
+    return before is None or (set(before.starts) <= followed and not set(before.starts) & bound)
 
 
-def _watched(drafts: Sequence[GraphMonitor]) -> tuple[Stream, ...]:
-    """The streams of the conditions; if there are too many, those of the most conditions."""
-    uses: dict[Stream, int] = {}
-    for condition in (found for draft in drafts for step in draft.steps for found in step.conditions):
-        for stream in (*condition.seen, *condition.unseen):
-            uses[stream] = uses.get(stream, 0) + 1
-    return tuple(sorted(sorted(uses, key=str), key=lambda stream: -uses[stream])[:MOST_WATCHED])
-
-
-def _with_conditions_on(draft: GraphMonitor, watched: frozenset[Stream]) -> GraphMonitor:
-    steps = tuple(
-        MonitorStep(step.bound, tuple(found for found in step.conditions if found.seen | found.unseen <= watched))
-        for step in draft.steps
-    )
-    return replace(draft, steps=steps)
+def _watched(monitors: Sequence[GraphMonitor]) -> tuple[Stream, ...]:
+    """The streams of the conditions."""
+    found = {id(step.conditions): step.conditions for monitor in monitors for step in monitor.steps}
+    conditions = (condition for conditions in found.values() for condition in conditions)
+    return tuple(dict.fromkeys(stream for each in conditions for stream in sorted(each.seen | each.unseen, key=str)))

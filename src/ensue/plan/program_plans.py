@@ -142,12 +142,15 @@ def plan_queries(
 
 def warn_of_unusable(planned: ProgramPlan) -> None:
     """Warn about columns that whole events in results lack because Ensue cannot use them."""
-    for item in planned.inputs:
-        if item.unusable and any(
-            not plan.query.returns and any(map(item.holds, plan.streams)) for plan in planned.plans
-        ):
-            for name, problem in item.unusable.items():
-                warn(f"events in the results lack column `{name}`: {problem.message}")
+    lacking = dict.fromkeys(
+        f"column `{name}`: {problem.message}"
+        for item in planned.inputs
+        if item.unusable
+        and any(not plan.query.returns and any(map(item.holds, plan.streams)) for plan in planned.plans)
+        for name, problem in item.unusable.items()
+    )
+    if lacking:
+        warn(f"events in the results lack {'; '.join(lacking)}")
 
 
 @collector_paused()

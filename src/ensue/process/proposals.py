@@ -153,7 +153,7 @@ def mine(
         compile_missing()
         sources, report = load_sources(inputs, time_type)
         counts = count_traces(sources, keys, time_type, report)
-        warn_set_aside(report)
+        warn_set_aside({"": report})
     return Proposal(proposed_constraints(counts, least_share, least_support, wanted), keys)
 
 

@@ -36,12 +36,12 @@ class Query:
     """A query as a value. Each method returns a new query. `node` is the parsed form of its text.
 
     >>> from ensue.python.patterns import event, seq
-    >>> query = seq("A a", "B b").where("a.x = b.x").within("1 hour").as_pattern("pair")
+    >>> query = seq("A a", "B b").where("a.x = b.x").within("1h").as_pattern("pair")
     >>> print(query.to_text())
     PATTERN pair
       SEQ(A a, B b)
       WHERE a.x = b.x
-      WITHIN 1 hour
+      WITHIN 1h
     """
 
     node: patterns.PatternQuery
@@ -67,7 +67,7 @@ class Query:
         return self._with(replace(self.node, partition_by=self.node.partition_by + names))
 
     def within(self, size: WindowLike) -> Self:
-        """Set the window of the whole match: `WITHIN 1 hour`. Replaces an earlier window."""
+        """Set the window of the whole match: `WITHIN 1h`. Replaces an earlier window."""
         return self._with(replace(self.node, within=window(size)))
 
     def returning(self, *columns: Columns, **named: ConditionLike) -> Self:
@@ -119,7 +119,7 @@ class Query:
         return self._with(replace(self.node, having=threshold))
 
     def suppress(self, duration: WindowLike, *, per: Columns = ()) -> Self:
-        """Report one match per burst: `SUPPRESS FOR 10 minutes PER a.host`. `per` has texts or values.
+        """Report one match per burst: `SUPPRESS FOR 10m PER a.host`. `per` has texts or values.
 
         >>> from ensue.python.patterns import seq
         >>> print(seq("A a", "B b").within(5).suppress(10, per=["a.host", "b.port"]).to_text())
@@ -201,13 +201,13 @@ class Pattern:
     def within(
         self, size: WindowLike, *, of: str | None = None, before: str | None = None, after: str | None = None
     ) -> Pattern:
-        """The matches that fit into the window: `x WITHIN 1 hour`.
+        """The matches that fit into the window: `x WITHIN 1h`.
 
-        With the name of another variable, those in a range around its event: `x WITHIN 1 hour OF a`, `BEFORE a` or
+        With the name of another variable, those in a range around its event: `x WITHIN 1h OF a`, `BEFORE a` or
         `AFTER a`.
 
-        >>> ~event("C", "c").within("7 days", before="a")
-        Pattern("NOT C c WITHIN 1 week BEFORE a")
+        >>> ~event("C", "c").within("7d", before="a")
+        Pattern("NOT C c WITHIN 7d BEFORE a")
         """
         sides = {patterns.OF: of, patterns.BEFORE: before, patterns.AFTER: after}
         given = [patterns.Reach(side, name) for side, name in sides.items() if name is not None]
@@ -260,7 +260,7 @@ class Pattern:
         return query_of(self).having(probability=probability)
 
     def suppress(self, duration: WindowLike, *, per: Columns = ()) -> Query:
-        """The query with one reported match per burst: `SUPPRESS FOR 10 minutes PER a.host`."""
+        """The query with one reported match per burst: `SUPPRESS FOR 10m PER a.host`."""
         return query_of(self).suppress(duration, per=per)
 
     def match(self, policy: str) -> Query:
@@ -363,8 +363,8 @@ def absent(item: PatternLike) -> Pattern:
 def query_of(pattern: PatternLike) -> Query:
     """The query of a pattern. A WITHIN around the whole pattern becomes the WITHIN of the query, as in text.
 
-    >>> query_of("SEQ(A a, B b) WITHIN 1 hour").to_text()
-    'PATTERN SEQ(A a, B b)\\n  WITHIN 1 hour'
+    >>> query_of("SEQ(A a, B b) WITHIN 1h").to_text()
+    'PATTERN SEQ(A a, B b)\\n  WITHIN 1h'
     """
     match pattern_node(pattern):
         case patterns.Within(item, size, reach=None):

@@ -16,7 +16,7 @@ from ensue.nodes import expressions
 from ensue.nodes.patterns import Events, Ticks, Window
 from ensue.text.parser import parse_expression, parse_window
 from ensue.text.render import render_expression
-from ensue.text.values import INT64_MAX, INT64_MIN
+from ensue.text.values import INT64_MAX, INT64_MIN, render_duration
 
 # --- Python values as literals and windows
 
@@ -71,7 +71,7 @@ def window(value: WindowLike) -> Window:
         case expressions.Literal(int(count)) if not isinstance(count, bool):
             _not_negative(count, value)
             return Ticks(count)
-    raise TypeError(f"a window must be a text such as '1 hour', an integer or a timedelta, not {value!r}")
+    raise TypeError(f"a window must be a text such as '1h', an integer or a timedelta, not {value!r}")
 
 
 def _not_negative(size: int, value: object) -> None:
@@ -85,6 +85,28 @@ def _timestamp(moment: datetime) -> expressions.Timestamp:
     zoned = moment.utcoffset() is not None
     elapsed = (moment if zoned else moment.replace(tzinfo=UTC)) - _EPOCH
     return expressions.Timestamp(_fitting(_microseconds(elapsed) * 1000 + getattr(moment, "nanosecond", 0)), zoned)
+
+
+def length_of(value: object) -> int | None:
+    """The nanoseconds of a duration such as `"5m"` or a `timedelta`; None if it is not a duration.
+
+    >>> length_of("1m 30s"), length_of(timedelta(seconds=1)), length_of("soon"), length_of(5)
+    (90000000000, 1000000000, None, None)
+    """
+    try:
+        size = window(value)  # type: ignore[arg-type]
+    except (QueryError, TypeError, ValueError):
+        return None
+    return size.nanoseconds if isinstance(size, expressions.Duration) else None
+
+
+def duration_text(duration: timedelta) -> str:
+    """A duration as query text has it.
+
+    >>> duration_text(timedelta(minutes=90))
+    '1h 30m'
+    """
+    return render_duration(_nanoseconds(duration))
 
 
 def _nanoseconds(duration: timedelta) -> int:

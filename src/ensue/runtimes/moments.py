@@ -1,4 +1,4 @@
-"""Times that users pass: watermarks, and the bounds `since` and `until`."""
+"""Times that users pass: watermarks, the bounds `since` and `until`, and durations for Spark."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import pyarrow as pa
 from ensue.errors import SchemaError
 from ensue.expr.kinds import NANOSECONDS_PER_UNIT
 from ensue.plan.plans import Options
+from ensue.python.values import length_of
 
 FARTHEST = 2**62
 """Times beyond this are before or after all events: event times and windows stay below half of it."""
@@ -44,6 +45,16 @@ class Period:
 
 
 ALL_TIME = Period()
+
+
+def spark_interval(length: str) -> str:
+    """Return a duration as Spark reads it. Text that is not a duration of a query is left to Spark.
+
+    >>> spark_interval("1m 30s"), spark_interval("interval 1 month")
+    ('90000000 microseconds', 'interval 1 month')
+    """
+    nanoseconds = length_of(length)
+    return length if nanoseconds is None else f"{nanoseconds // 1000} microseconds"
 
 
 def _limit(moment: Any, time_type: pa.DataType, role: str) -> int:

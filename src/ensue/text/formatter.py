@@ -35,7 +35,7 @@ def format_text(text: str, name: str = "query") -> str:
     -- pairs
     PATTERN p
       SEQ(A a, B b)
-      WITHIN 1 hour; -- of one hour
+      WITHIN 1h; -- of one hour
     """
     parsed = parse_statements(text, name)
     formatted = "".join(_pieces(text, sorted(_statements(parsed), key=lambda item: item.span.start)))

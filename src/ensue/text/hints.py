@@ -227,10 +227,10 @@ def _quoted_time(slip: Slip) -> str:
         return ""
     time = _TIME.match(" ".join(words[1:] if interval else words))
     if time is None:
-        return "for example `WITHIN 10 seconds`" if clause else ""
+        return "for example `WITHIN 10s`" if clause else ""
     unit = (time[2] or "").lower()
-    plural = "s" if time[1] != "1" and f"{unit}s" in UNITS and len(unit) > 2 else ""
-    return f"write `{clause}{time[1]} {unit}{plural}`" if unit in UNITS else f"write `{clause}{time[1]}`"
+    short = next((name for name, meant in UNITS.items() if meant == UNITS.get(unit)), "")
+    return f"write `{clause}{time[1]}{short}`"
 
 
 def _type_of_cast(slip: Slip) -> str:
@@ -390,7 +390,7 @@ _METHODS = {
     "timesormore": "write `A a{2,} ALL`",
     "optional": "write `A a*`, or an OR of the pattern with and without the item",
     "where": "write `A a [condition]`",
-    "within": "write `SEQ(A a, B b) WITHIN 10 minutes`",
+    "within": "write `SEQ(A a, B b) WITHIN 10m`",
 }
 """What to write instead of the methods of FlinkCEP, by their names in lower case."""
 
@@ -414,47 +414,90 @@ def _condition_as_item(slip: Slip) -> str:
 
 
 def _with_clauses(lexemes: tuple[Lexeme, ...]) -> str:
-    """The statement with the conditions among the items of its pattern in WHERE. Empty if there are none."""
+    """The statement with the conditions among the items of its pattern in WHERE, and the fields in square brackets,
+    there or in WHERE, in PARTITION BY. Empty if there are none."""
     pattern = item_of(lexemes, CLAUSES)
     tail, moved = lexemes[len(pattern) :], _Clauses([], [])
     head, _ = _sifted(pattern, 0, moved)
-    if not moved.conditions and not moved.keys:
-        return ""
-    where, clauses = [_operand(condition) for condition in moved.conditions], [head]
+    stated = len(moved.conditions)
     if tail[:1] and tail[0].text.upper() == "WHERE":
         condition = item_of(tail[1:], CLAUSES)
-        where, tail = [*where, _operand(condition)], tail[1 + len(condition) :]
-    clauses += [f"WHERE {' AND '.join(where)}"] if where else []
-    clauses += [f"PARTITION BY {', '.join(dict.fromkeys(moved.keys))}"] if moved.keys else []
+        tail = tail[1 + len(condition) :]
+        _move_operands(condition, moved)
+    if not stated and not moved.keys:
+        return ""
+    clauses = [head, f"WHERE {' AND '.join(moved.conditions)}" if moved.conditions else ""]
+    keys = list(moved.keys)
+    if keys and [lexeme.text.upper() for lexeme in tail[:2]] == ["PARTITION", "BY"]:
+        fields = item_of(tail[2:], CLAUSES)
+        tail, keys = tail[2 + len(fields) :], [_text(fields), *keys]
+    clauses.append(f"PARTITION BY {', '.join(dict.fromkeys(keys))}" if keys else "")
     return " ".join(filter(None, (*clauses, _text(tail))))
 
 
 class _Clauses(NamedTuple):
     """The items of a pattern that are conditions, and the fields of those in square brackets."""
 
-    conditions: list[tuple[Lexeme, ...]]
+    conditions: list[str]
     keys: list[str]
 
 
-def _sifted(lexemes: tuple[Lexeme, ...], place: int, moved: _Clauses) -> tuple[str, int]:
-    """The items from `place` to the bracket that closes them, without the conditions, and the place after it."""
+def _move_operands(condition: tuple[Lexeme, ...], moved: _Clauses) -> None:
+    """The operands of a WHERE: `a.x > 1 AND [id]` has a condition and a field."""
+    if "]" not in _shallow(condition) or "OR" in _shallow(condition):
+        moved.conditions.append(_operand(condition))
+        return
+    while condition:
+        operand = item_of(condition, ("AND",))
+        condition = condition[len(operand) + 1 :]
+        if operand and operand[0].text == "[":
+            moved.keys.append(_text(operand[1:-1]))
+        else:
+            moved.conditions.append(_text(operand))
+
+
+def _sifted(lexemes: tuple[Lexeme, ...], place: int, moved: _Clauses, depth: int = 0) -> tuple[str, int]:
+    """The items from `place` to the bracket that closes them, without the conditions, and the place after it.
+
+    The whole pattern has depth 1. In a nested one, `[id]` compares its own events only.
+    """
     items: list[str] = []
+    variables: list[str | None] = []
+    shared: list[str] = []
     while True:
         item = item_of(lexemes[place:], (",",))
         words = [lexeme.text.upper() for lexeme in item_of(item, ("(", "["))]
         place += len(item)
-        if any(word in _CONDITIONS for word in _shallow(item)):
-            moved.conditions.append(item)
+        if _is_condition(item):
+            moved.conditions.append(_operand(item))
         elif item and item[0].text == "[":
-            moved.keys.append(_text(item[1:-1]))
+            shared.append(_text(item[1:-1]))
         elif words and words[-1] in _GROUPING and len(words) < len(item):
-            inner, after = _sifted(item, len(words) + 1, moved)
+            inner, after = _sifted(item, len(words) + 1, moved, depth + 1)
             items.append(f"{_text(item[: len(words)])}({inner}){_text(item[after:], spaced=True)}")
+            variables.append(None)
         elif item:
             items.append(_text(item))
+            named = len([word for word in words if word not in ("!", "NOT")]) == 2
+            variables.append(item[len(words) - 1].text if named else None)
         if place >= len(lexemes) or lexemes[place].text != ",":
-            return ", ".join(items), place + 1
+            break
         place += 1
+    if depth > 1 and shared:
+        # A text that cannot be parsed is not shown.
+        clear = len(variables) > 1 and None not in variables
+        fields = [field.strip() for text in shared for field in text.split(",")] if clear else ["?"]
+        moved.conditions.extend(" = ".join(f"{name}.{field}" for name in variables) for field in fields)
+    else:
+        moved.keys.extend(shared)
+    return ", ".join(items), place + 1
+
+
+def _is_condition(item: tuple[Lexeme, ...]) -> bool:
+    """Whether an item of a pattern is a condition, perhaps in brackets."""
+    if any(word in _CONDITIONS for word in _shallow(item)):
+        return True
+    return len(item) > 2 and item[0].text == "(" and item[-1].text == ")" and _is_condition(item[1:-1])
 
 
 def _shallow(item: tuple[Lexeme, ...]) -> Iterator[str]:

@@ -111,10 +111,10 @@ def window_problems(
     name: str, window: pattern_nodes.Window | None, span: Span | None = None, *, negative: bool = False
 ) -> Iterator[Problem]:
     """The duration of an operator is a positive length of time."""
-    hint = "for example `5 minutes`, or an integer if the time column has integers"
+    hint = "for example `5m`, or an integer if the time column has integers"
     match window:
         case None:
-            message, hint = f"the duration of {name} must be an integer or have a unit", "add a unit: `1.5 hours`"
+            message, hint = f"the duration of {name} must be an integer or have a unit", "add a unit: `1.5h`"
         case pattern_nodes.Events():
             message = f"the duration of {name} must be a time span, not a number of events"
         case Duration(size) | pattern_nodes.Ticks(size) if negative or size <= 0:
@@ -127,7 +127,7 @@ def window_problems(
 def suppress_problems(window: pattern_nodes.Window) -> Iterator[Problem]:
     """The duration of SUPPRESS is a length of time."""
     if isinstance(window, pattern_nodes.Events):
-        hint = "for example `SUPPRESS FOR 10 minutes`, or an integer if the time column has integers"
+        hint = "for example `SUPPRESS FOR 10m`, or an integer if the time column has integers"
         yield Problem("window-size", "SUPPRESS FOR takes a duration, not a number of events", window.span, hint=hint)
 
 
@@ -172,12 +172,12 @@ def arguments_hint(name: str) -> str:
     """The syntax of an operator and the meaning of its arguments.
 
     >>> arguments_hint("NOTFOLLOWS")
-    '`NOTFOLLOWS(x, y, d)`: the event, what must not follow, a duration such as `5 minutes`'
+    '`NOTFOLLOWS(x, y, d)`: the event, what must not follow, a duration such as `5m`'
     """
     operator = pattern_nodes.OPERATORS[name]
     words = ["the number of items required", "the items"] if operator.any_number else [*operator.parts]
     if operator.window_at is not None:
-        words.insert(operator.window_at, "a duration such as `5 minutes`")
+        words.insert(operator.window_at, "a duration such as `5m`")
     return f"`{operator_form(name)}`: {', '.join(words)}"
 
 

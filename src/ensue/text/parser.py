@@ -146,7 +146,7 @@ def parse_expression(text: str) -> Expr:
 def parse_window(text: str) -> Window:
     """Parse the window after WITHIN.
 
-    >>> parse_window("1 hour 30 minutes"), parse_window("100"), parse_window("100 events")
+    >>> parse_window("1h 30m"), parse_window("100"), parse_window("100 events")
     (Duration(nanoseconds=5400000000000), Ticks(count=100), Events(count=100))
     """
     window: Window = _parse(text, "window", "window")

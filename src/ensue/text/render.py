@@ -130,7 +130,7 @@ def render_query(query: patterns.PatternQuery) -> str:
     >>> print(render_query(parse_statements("pattern seq(A a, B b) within 60 min where a.x=b.x").statements[0]))
     PATTERN SEQ(A a, B b)
       WHERE a.x = b.x
-      WITHIN 1 hour
+      WITHIN 1h
     """
     lines = [_heading(query) + _headed_pattern(query)]
     if query.where is not None:
@@ -159,7 +159,7 @@ def one_line(query: patterns.PatternQuery) -> str:
 
     >>> from ensue.text.parser import parse_statements
     >>> one_line(parse_statements("pattern seq(A a, B b) within 60 min where a.x=b.x").statements[0])
-    'PATTERN SEQ(A a, B b) WHERE a.x = b.x WITHIN 1 hour'
+    'PATTERN SEQ(A a, B b) WHERE a.x = b.x WITHIN 1h'
     """
     return " ".join(line.strip() for line in render_query(query).splitlines())
 

@@ -39,7 +39,7 @@ def render_window(window: Window) -> str:
     """The window after WITHIN.
 
     >>> render_window(expression_nodes.Duration(5_400_000_000_000)), render_window(Ticks(5)), render_window(Events(1))
-    ('90 minutes', '5', '1 EVENT')
+    ('1h 30m', '5', '1 EVENT')
     """
     match window:
         case expression_nodes.Duration():

@@ -68,7 +68,7 @@ def mixed_arguments(names: Sequence[str | None], span: Span | None = None) -> It
 def window_problem(window: Events) -> Problem:
     """`{o, s} within 5 EVENTS`."""
     message = "a window in a rule must be a duration, not a number of events"
-    return Problem("rule-window", message, window.span, hint="for example `within 2 hours`")
+    return Problem("rule-window", message, window.span, hint="for example `within 2h`")
 
 
 def repeated_columns(columns: Sequence[str], span: Span) -> Iterator[Problem]:
@@ -169,9 +169,9 @@ def _value_problem(value: Expr | Events) -> Problem:
     return Problem("argument-form", VALUE_FORM, value.span, hint=hint)
 
 
-# --- Timers of a rule: `w: extend(o, 6 hours)`
+# --- Timers of a rule: `w: extend(o, 6h)`
 
-_FORM = "for example `w: extend(o, 6 hours)`"
+_FORM = "for example `w: extend(o, 6h)`"
 _STREAM = "for a stream of this name, use backticks"
 
 
@@ -210,14 +210,14 @@ def read_timer(name: str, occurrence: Occurrence, span: Span) -> tuple[rules.Tim
 
 
 def unnamed_timer(occurrence: Occurrence) -> Problem | None:
-    """The problem of `extend(o, 6 hours)` without a name."""
+    """The problem of `extend(o, 6h)` without a name."""
     if occurrence.quoted or occurrence.name.lower() not in rules.TIMERS or not occurrence.takes_time:
         return None
     return Problem("timer-arguments", "a timer must have a name", occurrence.span, hint=_FORM)
 
 
 def unknown_timer(name: str, span: Span | None) -> Problem:
-    """The problem of `w: extent(o, 6 hours)`."""
+    """The problem of `w: extent(o, 6h)`."""
     hint = did_you_mean(name, sorted(rules.TIMERS))
     return Problem(
         "unknown-timer",
@@ -233,20 +233,20 @@ def _length_problems(kind: str, length: Expr | Events) -> Iterator[Problem]:
     match length:
         case Events():
             message = "the length of a timer must be a duration, not a number of events"
-            hint = f"for example `{kind}(o, 6 hours)`"
+            hint = f"for example `{kind}(o, 6h)`"
         case Duration(size) if size < 0:
             message, hint = "the length of a timer must not be negative", _other_way(kind)
         case Literal(bool()):
-            message, hint = "the length of a timer must be a duration", f"for example `{kind}(o, 6 hours)`"
+            message, hint = "the length of a timer must be a duration", f"for example `{kind}(o, 6h)`"
         case Literal(int(size)) if size < 0:
             message, hint = "the length of a timer must not be negative", _other_way(kind)
         case Literal(float()):
-            message, hint = "a length without a unit must be an integer", "add a unit: `1.5 hours`"
+            message, hint = "a length without a unit must be an integer", "add a unit: `1.5h`"
         case Duration() | Literal(int()):
             return
         case _:
             message = "the length of a timer must be a constant"
-            hint = f"for example `6 hours`; {_STREAM}"
+            hint = f"for example `6h`; {_STREAM}"
     yield Problem("timer-length", message, length.span, hint=hint)
 
 

@@ -17,7 +17,7 @@ _BETWEEN_EVENTS = {"SEQ": "before", "THEN": "before", "->": "before", "EQ": "equ
 """Operators between events in other systems, and the relation to use instead."""
 _INSTEAD_OF_CLAUSES = {
     "WHERE": "write `,` instead of WHERE: a condition is an item",
-    "WITHIN": "write `{o, s} within 5 minutes` as an item, with the names of the items",
+    "WITHIN": "write `{o, s} within 5m` as an item, with the names of the items",
     "RETURN": "write the output columns in the head: `RULE name(id, total = p * q) <- ...`",
     "PARTITION": "use the same name in several items to require equal values; PARTITION BY is only for patterns",
     "AS": "write the name of an item before it: `c: shipped(id)`",
@@ -183,7 +183,7 @@ def _arguments(slip: Slip) -> str:
     if first not in _STATEMENTS[:5] and slip.start != "rule_items":
         return ""
     if slip.accepted == {"_LPAR"} and slip.word in ("+", "-"):
-        return "write an interval as a timer, such as `w: extend(o, 6 hours)`"
+        return "write an interval as a timer, such as `w: extend(o, 6h)`"
     if slip.accepted == {"_LPAR"} and slip.previous:
         return f"put the arguments of `{slip.previous.text}` in parentheses: `{slip.previous.text}(...)`"
     if slip.word == "{" and "_LPAR" in slip.accepted:

@@ -189,7 +189,10 @@ def _missing_by(slip: Slip) -> str:
 
 def _partition_variable(slip: Slip) -> str:
     if slip.word == "." and slip.clause == "PARTITION":
-        return "PARTITION BY takes the names of fields, without a variable"
+        return (
+            "PARTITION BY takes the names of fields, without a variable; a nested field gets a name with "
+            "`STREAM s FROM events RETURN user.id AS id`"
+        )
     return ""
 
 

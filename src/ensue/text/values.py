@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta, timezone
+from decimal import Decimal
 from fractions import Fraction
 from functools import reduce
 from typing import Any
@@ -27,12 +28,15 @@ UNITS = {
     "us": "us", "microsecond": "us", "microseconds": "us",
     "ms": "ms", "msec": "ms", "millisecond": "ms", "milliseconds": "ms",
     "s": "second", "sec": "second", "second": "second", "seconds": "second",
-    "min": "minute", "minute": "minute", "minutes": "minute",
+    "m": "minute", "min": "minute", "minute": "minute", "minutes": "minute",
     "h": "hour", "hour": "hour", "hours": "hour",
     "d": "day", "day": "day", "days": "day",
-    "week": "week", "weeks": "week",
+    "w": "week", "week": "week", "weeks": "week",
 }  # fmt: skip
-"""Each spelling of a unit of time, and its unit in `NANOSECONDS_PER`."""
+"""Each spelling of a unit of time, and its unit in `NANOSECONDS_PER`. The first one of a unit is the shortest."""
+
+_PARTS = {unit: expressions.NANOSECONDS_PER[UNITS[unit]] for unit in ("d", "h", "m", "s", "ms", "us", "ns")}
+"""The units in which durations are written, longest first."""
 
 _TIMESTAMP = re.compile(
     r"([0-9]{4})-([0-9]{2})-([0-9]{2})"
@@ -63,17 +67,28 @@ def read_integer(digits: str, negative: bool = False) -> int:
 
 
 def read_real(text: str, negative: bool = False) -> float:
-    """The float, which must be finite."""
+    """The float, which must be finite and have all digits of the text.
+
+    >>> read_real("0.1"), read_real("1.50", negative=True)
+    (0.1, -1.5)
+    """
     value = float(text)
     if value == float("inf"):
         raise LiteralError("number-too-large", f"the number `{shorten(text)}` does not fit into 64 bits")
+    # 9223372036854775808.0 is exact, although a float is written with fewer digits.
+    if Decimal(text) not in (Decimal(repr(value)), Decimal(value)):
+        raise LiteralError(
+            "number-precision",
+            f"the number `{shorten(text)}` has more digits than a 64-bit float keeps",
+            hint=f"write {value!r}, the closest float, or CAST('...' AS DECIMAL(p, s)) for a comparison with decimals",
+        )
     return -value if negative else value
 
 
 def read_duration(amounts: list[tuple[str, str]], negative: bool = False) -> int:
     """The sum of (number, unit) pairs in nanoseconds.
 
-    >>> read_duration([("1", "hour"), ("30", "minutes")])
+    >>> read_duration([("1", "h"), ("30", "minutes")])
     5400000000000
     """
     total = sum((_amount(number, unit) for number, unit in amounts), Fraction(0))
@@ -105,20 +120,17 @@ def read_timestamp(text: str) -> tuple[int, bool]:
 
 
 def render_duration(nanoseconds: int) -> str:
-    """The duration in the largest unit that divides it.
+    """The duration as everything shows it: in messages, plans, reports and formatted queries. Query text can have it.
 
-    >>> render_duration(5_400_000_000_000), render_duration(0)
-    ('90 minutes', '0 seconds')
+    >>> render_duration(5_400_000_000_000), render_duration(-1_500_000_000), render_duration(0)
+    ('1h 30m', '-1s 500ms', '0s')
     """
-    if nanoseconds == 0:
-        return "0 seconds"
-    unit = max(
-        (name for name, size in expressions.NANOSECONDS_PER.items() if nanoseconds % size == 0),
-        key=expressions.NANOSECONDS_PER.__getitem__,
-    )
-    count = nanoseconds // expressions.NANOSECONDS_PER[unit]
-    plural = "" if unit in ("ns", "us", "ms") or abs(count) == 1 else "s"
-    return f"{count} {unit}{plural}"
+    left, parts = abs(nanoseconds), []
+    for unit, size in _PARTS.items():
+        count, left = divmod(left, size)
+        if count:
+            parts.append(f"{count}{unit}")
+    return ("-" if nanoseconds < 0 else "") + (" ".join(parts) or "0s")
 
 
 def render_timestamp(nanoseconds: int, zoned: bool) -> str:
@@ -135,9 +147,9 @@ def render_timestamp(nanoseconds: int, zoned: bool) -> str:
 
 def unit_hint(word: str) -> str:
     """A hint for an unknown unit of time."""
-    if word.casefold() == "m":
-        return "write `min` for minutes, `ms` for milliseconds"
-    return did_you_mean(word, UNITS) or "units: ns, us, ms, second, minute, hour, day, week"
+    if word == "M":
+        return "write `m` for minutes, `30d` for a month"
+    return did_you_mean(word, UNITS) or "units: ns, us, ms, s, m, h, d, w, or in words: second, minute, hour, day, week"
 
 
 def shorten(text: str, limit: int = 40) -> str:

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -16,8 +17,10 @@ if TYPE_CHECKING:
 def main() -> None:
     """Runs the command in `sys.argv`."""
     from ensue.apps.cli.quick import quick_command
-    from ensue.apps.cli.terminal import INTERRUPTED
+    from ensue.apps.cli.terminal import INTERRUPTED, TERMINATED
 
+    # A supervisor sees the exit code 143, also if the signal comes while modules are imported.
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(TERMINATED))
     try:
         if "_ENSUE_COMPLETE" not in os.environ and (command := quick_command(sys.argv[1:])) is not None:
             sys.exit(command())

@@ -21,10 +21,12 @@ from rich.table import Table
 from ensue.api import run
 from ensue.apps.cli.files import read_sources
 from ensue.apps.cli.program_files import choose_pattern, name_patterns
-from ensue.apps.cli.terminal import counted, messages, open_console, show
+from ensue.apps.cli.starter import program_text, propose_project
+from ensue.apps.cli.terminal import UsageError, counted, messages, open_console, show
 from ensue.kernels.warm_up import warm_up
 from ensue.plan.plans import NO_LIMITS
-from ensue.programs import Program, parse
+from ensue.programs import Program
+from ensue.programs import parse as parse_program
 
 # --- Generated events, patterns and timing, shared by `ensue bench` and the benchmarks
 
@@ -131,7 +133,7 @@ def drawn_work(events: int) -> list[Work]:
     table = make_events(events, keys)
     unit = unit_of(table.column("t").to_numpy(), table.column("key").to_numpy())
     return [
-        Work(name, parse(query_text(pattern, share, events, keys)), table, "t", "type", unit=unit)
+        Work(name, parse_program(query_text(pattern, share, events, keys)), table, "t", "type", unit=unit)
         for name, (pattern, share) in PATTERNS.items()
     ]
 
@@ -143,9 +145,31 @@ def own_work(
     type: str | None,
     end: str | None,
     order: list[str] | None = None,
+    parse: str | None = None,
 ) -> list[Work]:
     """Returns each pattern of a user's program with the user's events."""
-    sources = read_sources(events, [name for name in (time, end) if name is not None])
+    sources = read_sources(events, [name for name in (time, end) if name is not None], order or (), parse)
+    return _work_on(program, sources, time, type, end, order)
+
+
+def proposed_work(
+    events: Sequence[str], time: str | None, type: str | None, refused: Mapping[str, object], parse: str | None
+) -> list[Work]:
+    """Returns the patterns that `ensue init` proposes for a user's file. `refused` are options for a program."""
+    options = [name for name, value in refused.items() if value]
+    if options or len(events) > 1:
+        given = options[0] if options else "an option `--events` for each stream"
+        raise UsageError("no-program", f"{given} requires a program", "use `ensue bench FILE --events DATA ...`")
+    project, table, _ = propose_project(Path(events[0]), Path(), time, type, None, parse)
+    roles = project.roles
+    typed = roles.type.column if roles.type is not None and not project.events.declarations else None
+    order = None if roles.order is None else [roles.order.column]
+    return _work_on(parse_program(program_text(project)), table, roles.time.column, typed, None, order)
+
+
+def _work_on(
+    program: Program, sources: Sources, time: str, type: str | None, end: str | None, order: list[str] | None
+) -> list[Work]:
     named = name_patterns(program)
     work = []
     for name in named.names:

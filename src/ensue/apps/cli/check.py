@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ensue.apps.cli.terminal import UsageError, counted, existing_file, messages, reported, show
+from ensue.apps.cli.input_files import STDIN, input_name, read_input
+from ensue.apps.cli.terminal import UsageError, counted, messages, reported, show
 from ensue.check.gate import checked
 from ensue.errors import Problem, QueryError, Source, render_problem
 from ensue.lower.contexts import resolve_contexts
@@ -93,37 +94,6 @@ def _check_text(text: str, name: str) -> list[Finding]:
         except QueryError as error:
             findings += [Finding(problem, source) for problem in error.problems]
     return findings
-
-
-STDIN = "-"
-"""The file name that means stdin."""
-
-
-def input_name(path: str) -> str:
-    """Returns the name of a file, or of stdin, for messages."""
-    return "stdin" if path == STDIN else path
-
-
-def read_input(path: str) -> str:
-    """Reads a file or stdin."""
-    if path != STDIN:
-        return read_text(Path(path))
-    try:
-        return sys.stdin.read()
-    except UnicodeDecodeError as error:
-        raise UsageError("not-text", f"stdin is not UTF-8 text (byte {error.start})") from error
-
-
-def read_text(path: Path) -> str:
-    """Reads a text file."""
-    try:
-        return existing_file(path).read_text(encoding="utf-8")
-    except UnicodeDecodeError as error:
-        raise UsageError(
-            "not-text", f"`{path}` is not UTF-8 text (byte {error.start})", "pass an .ensue file"
-        ) from error
-    except OSError as error:
-        raise UsageError("unreadable-file", f"cannot read `{path}`: {error.strerror}") from error
 
 
 # --- `ensue fmt`

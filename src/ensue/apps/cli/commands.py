@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
+from ensue.apps.cli.input_files import STDIN, check_stdin, input_name
 from ensue.apps.cli.quick import show_version
-from ensue.apps.cli.terminal import show
+from ensue.apps.cli.terminal import UsageError, reported, show
 
 
 class _Commands(TyperGroup):
@@ -25,6 +26,26 @@ class _Commands(TyperGroup):
             if isinstance(left.__context__, BrokenPipeError):
                 raise SystemExit(0) from None
             raise
+
+
+RENAMED = {
+    "why-not": {"--data": "--events", "--name": "--pattern"},
+    "demo": {"--events": "--output", "--save": "--to"},
+}
+"""Former names of options, by command."""
+
+
+class _RenamedOptions(TyperCommand):
+    """A command that knows the former names of its options."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        for word in args:
+            name = word.partition("=")[0]
+            new = RENAMED[ctx.info_name or ""].get(name)
+            if new is not None and not ctx.resilient_parsing:
+                with reported():
+                    raise UsageError("renamed-option", f"unknown option `{name}`; it is now called `{new}`")
+        return super().parse_args(ctx, args)
 
 
 app = typer.Typer(
@@ -45,7 +66,7 @@ def _complete_pattern(context: typer.Context, incomplete: str) -> Iterator[str]:
 
     # While an option has no value yet, the arguments before it are not parsed.
     file = context.params.get("file") or next(iter(context.args), None)
-    if file is None:
+    if file is None or file == STDIN:
         return
     try:
         program = read_program(Path(file))
@@ -58,11 +79,6 @@ def _complete_code(incomplete: str) -> Iterator[str]:
     from ensue.apps.cli.catalogue import read_catalogue
 
     yield from (code for code in read_catalogue() if code.startswith(incomplete))
-
-
-PatternName = Annotated[
-    str | None, typer.Option(help="only this pattern or rule", show_default=False, autocompletion=_complete_pattern)
-]
 
 
 class ProblemFormat(StrEnum):
@@ -89,38 +105,39 @@ class Runtime(StrEnum):
 ProgramFiles = Annotated[
     list[str], typer.Argument(metavar="FILE...", help=".ensue files; - is stdin", show_default=False)
 ]
-ProgramFile = Annotated[Path, typer.Argument(metavar="FILE", help="an .ensue file", show_default=False)]
-EventFiles = Annotated[
-    list[str],
-    typer.Option(
-        metavar="DATA",
-        help="a .parquet, .csv, .csv.gz, .json, .jsonl or .log file, a folder of such files, or STREAM=DATA",
-        show_default=False,
-    ),
-]
-TimeColumn = Annotated[str, typer.Option(metavar="COLUMN", help="time of an event", show_default=False)]
-TypeColumn = Annotated[str | None, typer.Option(metavar="COLUMN", help="stream of an event", show_default=False)]
-EndColumn = Annotated[
-    str | None, typer.Option(metavar="COLUMN", help="end of an event, for events with a duration", show_default=False)
-]
+ProgramFile = Annotated[Path, typer.Argument(metavar="FILE", help="an .ensue file; - is stdin", show_default=False)]
+
+
+def _option(metavar: str, help: str, *names: str) -> Any:
+    """An option without a default value to show."""
+    return typer.Option(*names, metavar=metavar, help=help, show_default=False)
+
+
+# The options that several commands have. A meaning has one name on all of them: tests/test_options.py.
+_EVENTS = _option(
+    "DATA",
+    "a .parquet, .csv, .csv.gz, .json, .jsonl or .log file, a folder of such files, - for stdin, or STREAM=DATA",
+)
+EventFiles = Annotated[list[str], _EVENTS]
+EventFilesIfAny = Annotated[list[str] | None, _EVENTS]
+_TIME = _option("COLUMN", "time of an event")
+TimeColumn = Annotated[str, _TIME]
+TimeColumnIfAny = Annotated[str | None, _TIME]
+TypeColumn = Annotated[str | None, _option("COLUMN", "stream of an event")]
+EndColumn = Annotated[str | None, _option("COLUMN", "end of an event, for events with a duration")]
 OrderColumn = Annotated[
-    list[str] | None,
-    typer.Option(
-        metavar="COLUMN", help="order of events at the same time; repeat it for several columns", show_default=False
-    ),
+    list[str] | None, _option("COLUMN", "order of events at the same time; repeat it for several columns")
 ]
 ParsePattern = Annotated[
     str | None,
-    typer.Option(
-        metavar="REGEX",
-        help="columns of a text file, as named groups; syslog, Apache and nginx logs need none",
-        show_default=False,
-    ),
+    _option("REGEX", "columns of a text file, as named groups; syslog, Apache and nginx logs need none"),
 ]
-
-TableFiles = Annotated[
-    list[str] | None,
-    typer.Option(metavar="NAME=DATA", help="rows of a TABLE of the program", show_default=False),
+TableFiles = Annotated[list[str] | None, _option("NAME=DATA", "rows of a TABLE of the program")]
+PatternName = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME", help="only this pattern or rule", show_default=False, autocompletion=_complete_pattern
+    ),
 ]
 RowsShown = Annotated[
     int | None,
@@ -162,7 +179,7 @@ def check(
 def explain(
     file: ProgramFile,
     pattern: PatternName = None,
-    time: Annotated[str, typer.Option(metavar="NAME", help="name of the time column in the pattern")] = "t",
+    time: Annotated[str, typer.Option(metavar="COLUMN", help="time of an event in the pattern")] = "t",
     end: EndColumn = None,
     format: Annotated[ProblemFormat, typer.Option(help="json: one object on stdout")] = ProblemFormat.TEXT,
     stages: Annotated[
@@ -174,7 +191,6 @@ def explain(
     It prints the graph, the plan, and the state that a stream keeps.
     """
     from ensue.apps.cli.program_files import explain_program, read_program
-    from ensue.apps.cli.terminal import reported
 
     with reported():
         show(explain_program(read_program(file), pattern, time, end, format is ProblemFormat.JSON, stages))
@@ -232,9 +248,9 @@ def detect(
     """
     from ensue.apps.cli.detect import detect_in_files, write_matches
     from ensue.apps.cli.program_files import choose_pattern, read_program
-    from ensue.apps.cli.terminal import reported
 
     with reported():
+        check_stdin(file, *events, *(table or ()))
         program = choose_pattern(read_program(file), pattern)
         uncertain = (probability, alternatives)
         found = detect_in_files(
@@ -254,10 +270,7 @@ def violations(
     time: TimeColumn,
     type: TypeColumn = None,
     parse: ParsePattern = None,
-    key: Annotated[
-        list[str] | None,
-        typer.Option(metavar="COLUMN", help="key of a trace, for constraints without PARTITION BY", show_default=False),
-    ] = None,
+    key: Annotated[list[str] | None, _option("COLUMN", "key of a trace, for constraints without PARTITION BY")] = None,
     format: Annotated[TableFormat, typer.Option(help="output format of the violations")] = TableFormat.TABLE,
     rows: RowsShown = None,
 ) -> None:
@@ -268,49 +281,44 @@ def violations(
     """
     from ensue.apps.cli.detect import violations_in_files, write_matches
     from ensue.apps.cli.program_files import read_program
-    from ensue.apps.cli.terminal import reported
 
     with reported():
+        check_stdin(file, *events)
         found = violations_in_files(read_program(file), events, time, type, key or (), parse)
         write_matches({"violations": found}, format.value, rows, ("violation", "violations"))
 
 
 @app.command(
     "why-not",
-    epilog="Example: `ensue why-not fraud.ensue --data transfers.csv --time at --type kind --name big_transfer`",
+    cls=_RenamedOptions,
+    epilog="Example: `ensue why-not fraud.ensue --events transfers.csv --time at --type kind --pattern big_transfer`",
 )
 def why_not(
     file: ProgramFile,
-    data: EventFiles,
+    events: EventFiles,
     time: TimeColumn,
     type: TypeColumn = None,
     end: EndColumn = None,
     order: OrderColumn = None,
     parse: ParsePattern = None,
     table: TableFiles = None,
-    name: Annotated[
-        str | None,
-        typer.Option(
-            help="pattern or declared stream to explain, if there are several",
-            show_default=False,
-            autocompletion=_complete_pattern,
-        ),
-    ] = None,
+    pattern: PatternName = None,
     examples: Annotated[int, typer.Option(min=0, help="near misses to show for each requirement")] = 3,
     format: Annotated[ProblemFormat, typer.Option(help="json: one object on stdout")] = ProblemFormat.TEXT,
 ) -> None:
     """Explain why a pattern does not match.
 
-    It prints how far events got, what stopped them, and the nearest misses.
+    It prints how far events got, what stopped them, and the nearest misses. A program with several patterns requires
+    --pattern, which can also be a declared stream.
     """
     from ensue.apps.cli.detect import why_not_in_files
     from ensue.apps.cli.program_files import read_program
-    from ensue.apps.cli.terminal import reported
 
     with reported():
+        check_stdin(file, *events, *(table or ()))
         program = read_program(file)
         as_json = format is ProblemFormat.JSON
-        show(why_not_in_files(program, data, time, type, end, order, table or (), name, examples, as_json, parse))
+        show(why_not_in_files(program, events, time, type, end, order, table or (), pattern, examples, as_json, parse))
 
 
 @app.command(
@@ -318,25 +326,23 @@ def why_not(
 )
 def report(
     file: Annotated[
-        Path, typer.Argument(metavar="FILE", help="an .ensue file, or a pipeline file (YAML)", show_default=False)
-    ],
-    events: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="DATA", help="a .parquet, .csv, .csv.gz, .json or .jsonl file, or STREAM=DATA", show_default=False
+        Path,
+        typer.Argument(
+            metavar="FILE", help="an .ensue file, - for one on stdin, or a pipeline file (YAML)", show_default=False
         ),
-    ] = None,
-    time: Annotated[str | None, typer.Option(metavar="COLUMN", help="time of an event", show_default=False)] = None,
+    ],
+    events: EventFilesIfAny = None,
+    time: TimeColumnIfAny = None,
     type: TypeColumn = None,
     end: EndColumn = None,
     order: OrderColumn = None,
     parse: ParsePattern = None,
     table: TableFiles = None,
-    output: Annotated[Path, typer.Option(metavar="FILE", help="file to write the page to")] = Path("report.html"),
+    output: Annotated[Path, typer.Option(metavar="FILE", help="file to write; - is stdout")] = Path("report.html"),
     title: Annotated[
         str | None, typer.Option(help="title of the page; default: the name of the file", show_default=False)
     ] = None,
-    keys: Annotated[int, typer.Option(min=1, help="number of keys to show; keys with matches come first")] = 50,
+    keys: Annotated[int, typer.Option(min=1, help="number of keys to show; keys with matches come first")] = 200,
     format: Annotated[ProblemFormat, typer.Option(help="json: a summary on stdout")] = ProblemFormat.TEXT,
 ) -> None:
     """Write the results of a program as one HTML page.
@@ -348,10 +354,13 @@ def report(
     """
     from ensue.apps.cli.detect import PIPELINES, report_on_files, report_on_pipeline, write_report
     from ensue.apps.cli.program_files import read_program
-    from ensue.apps.cli.terminal import reported
 
-    as_json, wanted = format is ProblemFormat.JSON, title or file.stem
+    as_json, wanted = format is ProblemFormat.JSON, title or Path(input_name(file)).stem
     with reported():
+        if as_json and str(output) == STDIN:
+            said = "`--output -` and `--format json` both write to stdout"
+            raise UsageError("stdout-twice", said, "write the page to a file")
+        check_stdin(file, *(events or ()), *(table or ()))
         if file.suffix in PIPELINES:
             given = {"--events": events, "--time": time, "--type": type, "--end": end, "--order": order}
             given |= {"--table": table, "--parse": parse}
@@ -362,24 +371,19 @@ def report(
         write_report(page, output, as_json)
 
 
-@app.command(epilog="Example: `ensue demo --orders 100000 --save .`")
+@app.command(cls=_RenamedOptions, epilog="Example: `ensue demo --orders 100000 --to .`")
 def demo(
     orders: Annotated[int, typer.Option(min=1, help="number of orders to generate")] = 5_000,
     seed: Annotated[int, typer.Option(help="random seed; the same seed generates the same orders")] = 7,
-    save: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FOLDER", help="save demo.ensue, orders.parquet and demo.html in this folder", show_default=False
-        ),
+    to: Annotated[
+        Path | None, _option("FOLDER", "folder to write to: demo.ensue, orders.parquet and demo.html")
     ] = None,
     on: Annotated[
         Runtime, typer.Option(help="spark: a stream on local Spark, requires Java; process: without Spark")
     ] = Runtime.SPARK,
-    events: Annotated[
+    output: Annotated[
         Path | None,
-        typer.Option(
-            metavar="FILE", help="only write the generated events to a .parquet or .csv file", show_default=False
-        ),
+        _option("FILE", "file to write: only the generated events, as .parquet or .csv; - is stdout, as CSV"),
     ] = None,
     format: Annotated[ProblemFormat, typer.Option(help="json: one object with all results")] = ProblemFormat.TEXT,
 ) -> None:
@@ -388,35 +392,32 @@ def demo(
     The program has patterns, a rule and constraints. The alerts are printed as tables and written to a page,
     demo.html, in the current folder or in FOLDER.
     """
-    from ensue.apps.cli.terminal import reported
-
-    if events is not None:
+    if output is not None:
         from ensue.apps.cli.orders import write_orders
 
         with reported():
-            write_orders(orders, seed, events)
+            write_orders(orders, seed, output)
         return
     from ensue.apps.cli.demo import run_demo
 
     with reported():
-        run_demo(orders, seed, save, on is Runtime.SPARK, format is ProblemFormat.JSON)
+        run_demo(orders, seed, to, on is Runtime.SPARK, format is ProblemFormat.JSON)
 
 
 @app.command(
-    epilog="Examples: `ensue bench`; with your own program and events: "
-    "`ensue bench fraud.ensue --events transfers.parquet --time at --type kind --on spark`"
+    epilog="Examples: `ensue bench`; with your own events: `ensue bench --events transfers.parquet`; "
+    "with your own program: `ensue bench fraud.ensue --events transfers.parquet --time at --type kind --on spark`"
 )
 def bench(
     file: Annotated[
-        Path | None, typer.Argument(metavar="[FILE]", help="your own .ensue file", show_default=False)
+        Path | None, typer.Argument(metavar="[FILE]", help="your own .ensue file; - is stdin", show_default=False)
     ] = None,
-    events: Annotated[
-        list[str] | None, typer.Option(metavar="DATA", help="your own events, as for detect", show_default=False)
-    ] = None,
-    time: Annotated[str | None, typer.Option(metavar="COLUMN", help="time of an event", show_default=False)] = None,
+    events: EventFilesIfAny = None,
+    time: TimeColumnIfAny = None,
     type: TypeColumn = None,
     end: EndColumn = None,
     order: OrderColumn = None,
+    parse: ParsePattern = None,
     size: Annotated[
         int, typer.Option(min=1000, help="number of events to generate if there is no --events")
     ] = 2_000_000,
@@ -426,29 +427,31 @@ def bench(
 ) -> None:
     """Measure how many events this machine processes per second.
 
-    It uses generated events or your own.
+    It uses generated events or your own. With events but no program, it measures the patterns that `ensue init`
+    proposes for the file.
     """
-    from ensue.apps.cli.bench import drawn_work, measure, own_work, show_speeds
+    from ensue.apps.cli.bench import drawn_work, measure, own_work, proposed_work, show_speeds
     from ensue.apps.cli.program_files import read_program
-    from ensue.apps.cli.terminal import UsageError, reported
 
     with reported():
         if file is None:
-            if events or time:
-                raise UsageError(
-                    "no-program", "--events and --time require a program", "use `ensue bench FILE --events DATA ...`"
-                )
-            work = drawn_work(size)
+            if events is None:
+                work = drawn_work(size)
+            else:
+                work = proposed_work(events, time, type, {"--end": end, "--order": order}, parse)
         elif not events or time is None:
             raise UsageError("no-events", "a program requires events", "add --events DATA --time COLUMN")
         else:
-            work = own_work(read_program(file), events, time, type, end, order)
+            check_stdin(file, *events)
+            work = own_work(read_program(file), events, time, type, end, order, parse)
         show_speeds(measure(work, on is Runtime.SPARK, runs), format is BenchFormat.JSON)
 
 
 @app.command(epilog="Example: `ensue run pipeline.yaml --dry-run`, then `ensue run pipeline.yaml`")
 def run(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="a pipeline file (YAML)", show_default=False)],
+    file: Annotated[
+        Path, typer.Argument(metavar="FILE", help="a pipeline file (YAML); - is stdin", show_default=False)
+    ],
     dry_run: Annotated[bool, typer.Option("--dry-run", help="show what would run, without starting Spark")] = False,
     upgrade: Annotated[
         bool, typer.Option("--upgrade", help="resume from the checkpoint even if the program has changed")
@@ -456,16 +459,17 @@ def run(
     format: Annotated[
         ProblemFormat, typer.Option(help="json: problems, the plan and console rows as JSON on stdout")
     ] = ProblemFormat.TEXT,
+    verbose: Annotated[bool, typer.Option("--verbose", help="show Spark's log and traces of errors on stderr")] = False,
 ) -> None:
     """Run a pipeline file on Spark.
 
-    A pipeline has sources, a program, and outputs for its results. The file is checked before Spark starts, and all
-    problems are reported together. Ctrl-C and SIGTERM stop a stream cleanly, and the next run resumes it. Exit code
+    A pipeline has sources, a program, and outputs for its results. The file and the columns that it uses are checked
+    before Spark starts, and all problems are reported together. Ctrl-C and SIGTERM stop a run cleanly, and the next
+    run of a stream resumes it. Exit code
     0: the pipeline finished; 1: it failed or the file has problems; 2: the file cannot be read; 130: stopped by
     Ctrl-C; 143: stopped by SIGTERM.
     """
     from ensue.apps.cli.run import read_pipeline_file, run_file, show_plan
-    from ensue.apps.cli.terminal import reported
 
     as_json = format is ProblemFormat.JSON
     with reported():
@@ -473,7 +477,7 @@ def run(
         if dry_run:
             show_plan(pipeline, as_json)
             return
-        code = run_file(pipeline, as_json, upgrade)
+        code = run_file(pipeline, as_json, upgrade, verbose)
     raise typer.Exit(code)
 
 
@@ -525,23 +529,18 @@ def fmt(
 
 
 @app.command(
-    epilog="Examples: `ensue init --data events.parquet --to first`, then the commands that it prints; a text log: "
-    "`ensue init --data app.log --parse '^(?P<time>\\S+ \\S+) (?P<level>\\w+) (?P<message>.*)' --to first`"
+    epilog="Examples: `ensue init --events events.parquet --to first`, then the commands that it prints; a text log: "
+    "`ensue init --events app.log --parse '^(?P<time>\\S+ \\S+) (?P<level>\\w+) (?P<message>.*)' --to first`"
 )
 def init(
-    data: Annotated[
+    events: Annotated[
         Path,
-        typer.Option(
-            metavar="DATA", help="a .parquet, .csv, .json, .jsonl or .log file, or a folder", show_default=False
-        ),
+        _option("DATA", "a .parquet, .csv, .csv.gz, .json, .jsonl or .log file, or a folder", "--events", "--data"),
     ],
-    to: Annotated[Path, typer.Option(metavar="FOLDER", help="folder to write the project to")] = Path(),
-    time: Annotated[str | None, typer.Option(metavar="COLUMN", help="time of an event", show_default=False)] = None,
+    to: Annotated[Path, typer.Option(metavar="FOLDER", help="folder to write to")] = Path(),
+    time: TimeColumnIfAny = None,
     type: TypeColumn = None,
-    key: Annotated[
-        str | None,
-        typer.Option(metavar="COLUMN", help="key that groups events, such as an order or a user", show_default=False),
-    ] = None,
+    key: Annotated[str | None, _option("COLUMN", "key that groups events, such as an order or a user")] = None,
     parse: ParsePattern = None,
     force: Annotated[bool, typer.Option("--force", help="overwrite existing files")] = False,
     format: Annotated[ProblemFormat, typer.Option(help="json: the proposal on stdout")] = ProblemFormat.TEXT,
@@ -552,8 +551,7 @@ def init(
     type, key and order columns, tries patterns on the rows, and keeps patterns that find a moderate number of matches.
     """
     from ensue.apps.cli.starter import report_project, start_project
-    from ensue.apps.cli.terminal import reported
 
     with reported():
-        starter = start_project(data, to, time, type, key, force, parse)
+        starter = start_project(events, to, time, type, key, force, parse)
     report_project(starter, format is ProblemFormat.JSON)

@@ -11,6 +11,7 @@ import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 from importlib.resources import files
 from pathlib import Path
 from time import perf_counter
@@ -29,6 +30,7 @@ from ensue.apps.cli.terminal import UsageError, counted, messages, open_console
 from ensue.explanation.report import report
 from ensue.kernels.warm_up import warm_up
 from ensue.programs import Program, parse
+from ensue.python.values import duration_text
 
 SHOWN_ROWS = 4
 SHOWN_OF_VIOLATIONS = ["order_id", "event", "at", "other", "other_at"]
@@ -52,7 +54,7 @@ def paragraphs(program: Program) -> Iterator[tuple[str, str, str]]:
         yield named[1] if named else "", comment, statements
 
 
-def run_demo(orders: int, seed: int, save: Path | None, on_spark: bool, as_json: bool = False) -> None:
+def run_demo(orders: int, seed: int, folder: Path | None, on_spark: bool, as_json: bool = False) -> None:
     """Generates orders, runs the program, shows each of its parts with the first matches, and writes the report.
 
     With `as_json` it prints only one JSON object with all results.
@@ -63,27 +65,29 @@ def run_demo(orders: int, seed: int, save: Path | None, on_spark: bool, as_json:
         warm_up()
         messages(f"Generating {counted(orders, 'order')} ...")
         events = draw_orders(orders, seed)
-        if save is not None:
-            _save(program, events, save)
+        if folder is not None:
+            _save(program, events, folder)
         started = perf_counter()
         found = find_in_stream(program, events) if on_spark else find_in_process(program, events)
         seconds = perf_counter() - started
         if not as_json:
             _show_found(program, events, found, seconds, on_spark)
-        page = write_page(program, events, save or Path())
+        page = write_page(program, events, folder or Path())
     except KeyboardInterrupt:
         messages("Stopped.")
         raise typer.Exit(STOPPED + signal.SIGINT) from None
     if as_json:
         typer.echo(json.dumps(_as_object(found, page), ensure_ascii=False))
     else:
-        messages(f"\n{next_steps(save, page)}")
+        messages(f"\n{next_steps(folder, page)}")
 
 
 def _show_found(program: Program, events: pa.Table, found: Findings, seconds: float, on_spark: bool) -> None:
     console = open_console()
     show(console, program, found)
-    console.print(Text(f"\n{_total(events, found)}, {seconds:.1f} s", style="bold"))
+    console.print(
+        Text(f"\n{_total(events, found)}, {duration_text(timedelta(seconds=round(seconds, 1)))}", style="bold")
+    )
     if on_spark:
         same = comparable(found) == comparable(find_in_process(program, events))
         verdict = "the same alerts." if same else "DIFFERENT alerts."
@@ -146,7 +150,7 @@ def next_steps(saved: Path | None, page: Path) -> str:
     folder = saved or Path()
     program, events = (shlex.quote(str(folder / name)) for name in (PROGRAM_FILE, EVENTS_FILE))
     keep = f"""
-  {ensue} demo --save .
+  {ensue} demo --to .
       save the program and the events: {program}, {events}"""
     return f"""\
 Next steps:
@@ -156,9 +160,9 @@ Next steps:
       what a pattern means, how it runs, and which events a stream keeps
   {ensue} detect {program} --events {events} --time t --type type
       the same matches from files; edit {program} and run it again
-  {ensue} why-not {program} --data {events} --time t --type type --name call_first
+  {ensue} why-not {program} --events {events} --time t --type type --pattern call_first
       how far other orders got, and what stopped them
-  {ensue} init --data YOUR_TABLE.parquet
+  {ensue} init --events YOUR_TABLE.parquet
       a first program and a pipeline for your own table
 README.md shows how to use Ensue from Python."""
 
@@ -192,5 +196,5 @@ def _written_to(folder: Path) -> Iterator[None]:
         raise UsageError(
             "unwritable-folder",
             f"cannot write to folder `{folder}`: {error.strerror}",
-            "use --save FOLDER to write to another folder",
+            "pass another folder with --to",
         ) from error

@@ -20,12 +20,14 @@ from rich.text import Text
 
 from ensue.api import run, violations
 from ensue.apps.cli.files import read_sources, read_tables
+from ensue.apps.cli.input_files import STDIN
 from ensue.apps.cli.program_files import name_patterns
 from ensue.apps.cli.terminal import UsageError, counted, messages, open_console, show, with_options
 from ensue.explanation import why_not
 from ensue.explanation.report import HtmlReport, report
 from ensue.plan.plans import DEFAULT_LIMITS, Limits
 from ensue.programs import Program
+from ensue.python.values import duration_text
 
 # --- `ensue detect` and `ensue violations`
 
@@ -143,6 +145,8 @@ def _readable(value: Any) -> str:
             return ""
         case datetime.datetime():
             return value.isoformat(" ")
+        case datetime.timedelta():
+            return duration_text(value)
         case dict() | list():
             return json.dumps(plain_value(value), ensure_ascii=False)
         case _:
@@ -187,19 +191,19 @@ def _as_csv(table: pa.Table) -> str:
 
 def why_not_in_files(
     program: Program,
-    data: Sequence[str],
+    events: Sequence[str],
     time: str,
     type: str | None,
     end: str | None,
     order: list[str] | None,
     tables: Sequence[str],
-    name: str | None,
+    pattern: str | None,
     examples: int,
     as_json: bool,
     parse: str | None = None,
 ) -> str:
     """Explains why a pattern does not match in the files, as text or as JSON."""
-    sources = read_sources(data, [column for column in (time, end) if column is not None], order or (), parse)
+    sources = read_sources(events, [column for column in (time, end) if column is not None], order or (), parse)
     found = why_not(
         sources,
         name_patterns(program),
@@ -208,7 +212,7 @@ def why_not_in_files(
         end=end,
         order=order,
         tables=read_tables(tables) if tables else None,
-        name=name,
+        name=pattern,
         examples=examples,
     )
     if not as_json:
@@ -275,9 +279,12 @@ def report_on_files(
 
 
 def write_report(page: HtmlReport, output: Path, as_json: bool) -> None:
-    """Writes the page and a summary: as text to stderr, or as JSON to stdout."""
+    """Writes the page to a file or to stdout, and a summary: as text to stderr, or as JSON to stdout."""
     try:
-        page.save(output)
+        if str(output) == STDIN:
+            show(page.html.rstrip("\n"))
+        else:
+            page.save(output)
     except OSError as error:
         raise UsageError("unwritable-report", f"cannot write `{output}`: {error.strerror}") from None
     facts = page.facts
@@ -288,4 +295,5 @@ def write_report(page: HtmlReport, output: Path, as_json: bool) -> None:
         return
     lines = [f"{name}: {counted(count, 'match', 'matches')}" for name, count in found.items()]
     lines += [f"shown: {'; '.join(facts['leftOut'])}"] if facts["leftOut"] else []
-    messages("\n".join([*lines, f"Written to {output}"]))
+    lines += [f"Written to {output}"] if str(output) != STDIN else []
+    messages("\n".join(lines))

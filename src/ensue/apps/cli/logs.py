@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ensue.apps.cli.input_files import InputFile
 from ensue.apps.cli.terminal import UsageError, counted, messages
 
 LINE = "line_number"
@@ -43,7 +43,7 @@ FORMATS = (
         r"^(?P<time>[0-9]{4}/[0-9]{2}/[0-9]{2} [0-9:]{8}) \[(?P<level>\w+)\] (?P<pid>[0-9]+)#[0-9]+: "
         r"(?:\*(?P<connection>[0-9]+) )?(?P<message>.*)",
     ),
-    LogFormat("syslog", rf"^(?:<[0-9]+>)?(?P<time>\w{{3}} +[0-9]+ [0-9:]{{8}}) (?P<host>\S+) {_PROGRAM}"),
+    LogFormat("syslog", rf"^(?:<[0-9]+>)?(?P<time>\w{{3}} +[0-9]+ [0-9:]{{8}}) (?P<host>\S+) +(?:-- )?{_PROGRAM}"),
     LogFormat("time, level and message", rf"^\[?{_ISO}\]?[ ,|]+\[?(?P<level>{_LEVELS})\]?[ :|]+(?P<message>.*)"),
     LogFormat("syslog with ISO 8601 times", rf"^(?:<[0-9]+>[0-9]* ?)?{_ISO} (?P<host>\S+) {_PROGRAM}"),
 )
@@ -70,24 +70,29 @@ def one_group(pattern: str, name: str) -> str:
     return _GROUP.sub(lambda found: "(" if found[1] == name else "(?:", pattern)
 
 
-def read_lines(path: Path) -> pa.Array:
+def read_lines(given: InputFile) -> pa.Array:
     """Reads the lines of a text file, compressed or not. Bytes that are not UTF-8 are replaced."""
-    with pa.input_stream(str(path), compression="detect") as file:
+    with given.open() as file:
         text = file.read().decode("utf-8-sig", errors="replace")
     return pa.array(re.split(r"\r\n|\n|\r", text.rstrip("\r\n")) if text else [], pa.string())
 
 
-def format_of_lines(lines: pa.Array, path: Path) -> LogFormat:
-    """Returns the format that most of the first lines have."""
+def format_of_lines(lines: pa.Array) -> LogFormat | None:
+    """Returns the format that most of the first lines have; None if there is none."""
     head = lines.slice(0, 1000)
     written = head.filter(pc.not_equal(pc.utf8_trim_whitespace(head), ""))
     for known in FORMATS:
         fitting = pc.sum(pc.match_substring_regex(written, known.pattern)).as_py() or 0
         if 2 * fitting > len(written):
             return known
-    raise UsageError(
+    return None
+
+
+def unknown_format(name: str) -> UsageError:
+    """Returns the error for lines without a known format. `name` is that of the file."""
+    return UsageError(
         "unknown-log",
-        f"the lines of `{path}` have no known format; recognised: {', '.join(known.name for known in FORMATS)}",
+        f"the lines of `{name}` have no known format; recognised: {', '.join(known.name for known in FORMATS)}",
         r"name the columns with --parse, for example --parse '^(?P<time>\S+ \S+) (?P<level>\w+) (?P<message>.*)'",
     )
 
@@ -114,13 +119,15 @@ def checked_pattern(pattern: str) -> str:
     return text
 
 
-def read_log(path: Path, parse: str | None) -> tuple[pa.Table, LogFormat]:
+def read_log(given: InputFile, parse: str | None) -> tuple[pa.Table, LogFormat]:
     """Reads a text file as a table with a column for each named group, and `line_number`.
 
     An empty group is null. Lines without a match are ignored, and counted in a message.
     """
-    lines = read_lines(path)
-    known = LogFormat("--parse", checked_pattern(parse)) if parse is not None else format_of_lines(lines, path)
+    lines = read_lines(given)
+    known = LogFormat("--parse", checked_pattern(parse)) if parse is not None else format_of_lines(lines)
+    if known is None:
+        raise unknown_format(given.name)
     # Only named groups: Arrow does not accept others.
     pattern = _named_only(known.pattern)
     found = pc.extract_regex(lines, pattern=pattern)
@@ -137,9 +144,8 @@ def read_log(path: Path, parse: str | None) -> tuple[pa.Table, LogFormat]:
     if len(ignored):
         first = lines.index(ignored[0]).as_py() + 1
         form = "--parse" if parse is not None else f"the format ({known.name})"
-        messages(
-            f"warning: {counted(len(ignored), 'line')} of `{path}` ignored: {form} does not match, first line {first}"
-        )
+        many = counted(len(ignored), "line")
+        messages(f"warning: {many} of `{given.name}` ignored: {form} does not match, first line {first}")
     return pa.table(columns), known
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -21,6 +22,7 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
+from ensue.apps.cli.input_files import STDIN
 from ensue.apps.cli.signals import STOPPED, StopRequest, told_to_stop
 from ensue.apps.cli.terminal import UsageError, counted, messages
 from ensue.programs import Program
@@ -122,7 +124,10 @@ def _draw_complaints(drawing: _Draws, delivered: Mask, at_delivery: Seconds) -> 
 
 
 def write_orders(count: int, seed: int, path: Path) -> None:
-    """Writes the events of `count` orders to a file, in the format of its suffix."""
+    """Writes the events of `count` orders to a file, in the format of its suffix, or to stdout as CSV."""
+    if str(path) == STDIN:
+        pyarrow.csv.write_csv(draw_orders(count, seed), sys.stdout.buffer)
+        return
     writers = {".parquet": pyarrow.parquet.write_table, ".csv": pyarrow.csv.write_csv}
     write = writers.get(path.suffix.lower())
     if write is None:
@@ -215,7 +220,7 @@ def _run(program: Program, spark: Any, folder: str, expected: int, told: StopReq
     )
     with running, ProgressBar(expected) as shown:
         while not running.awaitTermination(LOOK):
-            if told.signal is not None:
+            if told.poll() and told.signal is not None:
                 raise typer.Exit(STOPPED + told.signal)
             shown.look(running.queries)
         shown.look(running.queries)

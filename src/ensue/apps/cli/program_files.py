@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from ensue.analysis.declarations import streams_below
-from ensue.apps.cli.check import read_text
+from ensue.apps.cli.input_files import input_name, read_input
 from ensue.apps.cli.terminal import UsageError
 from ensue.errors import did_you_mean
 from ensue.lower.rulesets import heads_below
@@ -15,8 +15,8 @@ from ensue.programs import Program, parse
 
 
 def read_program(path: Path) -> Program:
-    """Reads a program from a file. Problems cite the path as given."""
-    return parse(read_text(path), str(path))
+    """Reads a program from a file or stdin. Problems cite the path as given."""
+    return parse(read_input(path), input_name(path))
 
 
 def explain_program(

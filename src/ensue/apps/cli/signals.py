@@ -20,16 +20,27 @@ class StopRequest:
     """The signal that requested the stop; None if there was none."""
 
     signal: int | None = None
+    is_polled: bool = False
+    """Whether the work asks for requests, so that it need not be interrupted."""
+
+    def poll(self) -> bool:
+        """Returns whether a stop was requested."""
+        self.is_polled = True
+        return self.signal is not None
 
 
 @contextmanager
 def told_to_stop(streaming: bool) -> Iterator[StopRequest]:
-    """Records Ctrl-C and SIGTERM as a stop request. A second signal, or the first one in a batch, stops at once."""
+    """Records Ctrl-C and SIGTERM as a stop request.
+
+    A running stream polls the request. Work that does not poll it, which is the start of Spark and a batch, is
+    interrupted by a KeyboardInterrupt, as by a second signal.
+    """
     told = StopRequest()
 
     def remember(number: int, frame: FrameType | None) -> None:
         again, told.signal = told.signal is not None, number
-        if again or not streaming:
+        if again or not (streaming and told.is_polled):
             raise KeyboardInterrupt
         messages("Stopping ... (press Ctrl-C again to stop immediately)")
 

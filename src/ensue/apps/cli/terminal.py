@@ -16,8 +16,8 @@ from ensue.errors import EnsueError, EnsueNotice, EnsueWarning, LimitError, Sche
 if TYPE_CHECKING:
     from rich.console import Console
 
-INTERRUPTED = 130
-"""The exit code after Ctrl-C, as shells define it."""
+INTERRUPTED, TERMINATED = 130, 143
+"""The exit codes after Ctrl-C and after SIGTERM, as shells define them."""
 
 PIPE_WIDTH = 160
 """The width of a table, in characters, if stdout is not a terminal."""
@@ -25,6 +25,7 @@ PIPE_WIDTH = 160
 IN_OPTIONS = {
     r"`limits?=[^`]*`": "`--limit`",
     r"`type=`": "`--type`",
+    r"`name=`": "`--pattern`",
     r"`order=`": "`--order`",
     r"one table per stream": "one file per stream (`--events STREAM=FILE`)",
     r"`(since|until)=?`": r"`--\1`",

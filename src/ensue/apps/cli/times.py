@@ -39,11 +39,20 @@ ZONE_TOLERANCE = np.timedelta64(1, "D")
 
 
 @dataclass(frozen=True, slots=True)
+class Days:
+    """The days of a month from one on, and their year. Of several, the latest `since` decides."""
+
+    month: str
+    since: int
+    year: int
+
+
+@dataclass(frozen=True, slots=True)
 class Notation:
-    """How the times of a column are written. `years` are the years of each month, if the text has none."""
+    """How the times of a column are written. `years` says of which year the days are, if the text has none."""
 
     layout: str
-    years: tuple[tuple[str, int], ...] = ()
+    years: tuple[Days, ...] = ()
 
     def spark(self, text: str) -> str:
         """Returns the Spark SQL expression that reads the text; null for text in another notation."""
@@ -51,20 +60,31 @@ class Notation:
         layout = self.layout
         if self.years:
             layout = f"yyyy {layout}"
-            latest = max(year for _, year in self.years)
-            earlier = sorted({year for _, year in self.years} - {latest})
-            cases = "".join(
-                f" WHEN substr({text}, 1, 3) IN ({', '.join(repr(name) for name, of in self.years if of == year)})"
-                f" THEN '{year} '"
-                for year in earlier
-            )
+            latest = max(days.year for days in self.years)
+            earlier = sorted({days.year for days in self.years} - {latest})
+            cases = "".join(f" WHEN {self._is_of(year, text)} THEN '{year} '" for year in earlier)
             prefix = f"CASE{cases} ELSE '{latest} ' END" if cases else f"'{latest} '"
             spaced = f"concat({prefix}, {spaced})"
         return f"try_to_timestamp({spaced}, '{layout}')"
 
+    def _is_of(self, year: int, text: str) -> str:
+        """Returns the condition that a day is of an earlier year."""
+        months = [repr(days.month) for days in self.years if days.year == year and days.since == 1]
+        parts = [f"substr({text}, 1, 3) IN ({', '.join(months)})"] if months else []
+        for days in self.years:
+            if days.year == year and days.since > 1:
+                day = f"try_cast(trim(substr({text}, 5, 2)) AS INT)"
+                parts.append(f"substr({text}, 1, 3) = {days.month!r} AND {day} >= {days.since}")
+        return " OR ".join(parts)
+
+    @property
+    def reads_each_line(self) -> bool:
+        """Whether a line is enough to know its year: no day is of two years."""
+        return len({(days.month, days.since) for days in self.years}) == len(self.years)
+
     def in_words(self) -> str:
         """Returns the years that were added, for a message; "" if the text has years."""
-        found = sorted({year for _, year in self.years})
+        found = sorted({days.year for days in self.years})
         return " to ".join(str(year) for year in dict.fromkeys((found[0], found[-1]))) if found else ""
 
 
@@ -115,7 +135,7 @@ def _fits(texts: pa.Array, layout: str) -> bool:
     return bool(texts.null_count < len(texts) and _moments(texts, layout).null_count == texts.null_count)
 
 
-def _with_years(texts: pa.Array, layout: str, modified: float) -> tuple[pa.Array, tuple[tuple[str, int], ...]]:
+def _with_years(texts: pa.Array, layout: str, modified: float) -> tuple[pa.Array, tuple[Days, ...]]:
     """Adds years: the latest in which no time is later than the file; a year more where months jump back.
 
     Back by more than a month is a new year. Forward by more than eleven is a late row of the last year: rows of a log
@@ -136,6 +156,21 @@ def _with_years(texts: pa.Array, layout: str, modified: float) -> tuple[pa.Array
             break
     else:
         raise UsageError("no-year", "no year fits the times without a year", "add the year to the times")
-    names = [MONTHS[month - 1] for month in pc.month(in_2000.drop_null()).to_pylist()]
-    kept = (turns + last)[in_2000.is_valid().to_numpy(zero_copy_only=False)].tolist()
-    return found, tuple(sorted(set(zip(names, kept, strict=True)), key=lambda pair: (pair[1], MONTHS.index(pair[0]))))
+    kept = in_2000.is_valid().to_numpy(zero_copy_only=False)
+    known = in_2000.drop_null()
+    return found, _days_of_years(pc.month(known).to_numpy(), pc.day(known).to_numpy(), (turns + last)[kept])
+
+
+def _days_of_years(months: np.ndarray, days: np.ndarray, years: np.ndarray) -> tuple[Days, ...]:
+    """Returns the year of each month. The last days of a month can be of the year before its first days."""
+    found: list[Days] = []
+    for month in np.unique(months):
+        own_days, own_years = days[months == month], years[months == month]
+        distinct = np.unique(own_years)
+        since = dict.fromkeys(distinct.tolist(), 1)
+        if len(distinct) == 2:
+            first = int(own_days[own_years == distinct[0]].min())
+            if first > own_days[own_years == distinct[1]].max():
+                since[int(distinct[0])] = first
+        found += [Days(MONTHS[month - 1], first, year) for year, first in since.items()]
+    return tuple(sorted(found, key=lambda each: (each.year, MONTHS.index(each.month))))

@@ -132,10 +132,10 @@ class _Fit:
                         )
                 continue
             if "watermark" not in source.places:
-                hint = "add how late events may arrive, such as `watermark: 10 minutes`"
+                hint = "add how late events may arrive, such as `watermark: 10m`"
                 yield _option("the source of a stream requires `watermark`", _begin(source), hint)
             if format in NEEDS_SCHEMA and "schema" not in source.places:
-                hint = "add `schema: id BIGINT, at TIMESTAMP, ...`; `ensue init --data FILE` writes it"
+                hint = "add `schema: id BIGINT, at TIMESTAMP, ...`; `ensue init --events FILE` writes it"
                 yield _option(f"a stream of {format} files requires `schema`", _begin(source), hint)
 
     def _tables(self) -> Iterator[Problem]:

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from importlib.resources import files
 from typing import Any, TypeAlias
 
+from ensue.text.values import UNITS
+
 
 @dataclass(frozen=True, slots=True)
 class TextOf:
@@ -20,9 +22,10 @@ class TextOf:
 
 @dataclass(frozen=True, slots=True)
 class Number:
-    """An integer of at least `least`."""
+    """An integer of at least `least`. With `seconds`, a number of seconds, or a duration such as `10s`."""
 
     least: int
+    seconds: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,8 +88,9 @@ class Record:
 
 Shape: TypeAlias = "TextOf | Number | Flag | Settings | ListOf | OneOrMore | MapOf | Record"
 
-UNIT = r"(milliseconds?|seconds?|minutes?|hours?|days?|weeks?)"
-LENGTH = TextOf(pattern=rf"[0-9]+ {UNIT}( [0-9]+ {UNIT})*", expected="a duration such as `10 minutes`")
+_AMOUNT = rf"[0-9]+(\.[0-9]+)? ?({'|'.join(UNITS)})"
+LENGTH = TextOf(pattern=f"{_AMOUNT}( ?{_AMOUNT})*", expected="a duration such as `10m`")
+"""A duration as in a query."""
 NAME = TextOf(expected="a name")
 COLUMN = TextOf(expected="a column name")
 PATH = TextOf(expected="a path")
@@ -108,7 +112,9 @@ _WEBHOOK = Key(
     "webhook", TextOf(expected="an http or https URL"), "a URL that receives each row as a JSON POST request"
 )
 _HEADERS = Key("headers", Settings(), "headers of the request")
-_TIMEOUT = Key("timeout", Number(1), "seconds to wait for a response (default: 10)")
+_TIMEOUT = Key(
+    "timeout", Number(1, seconds=True), "how long to wait for a response, in seconds or as a duration (default: 10s)"
+)
 _SINK = (Key("format", FORMAT, "a Spark format to write"), _PATH, _OPTIONS, _MODE, _WEBHOOK, _HEADERS, _TIMEOUT)
 _SINK_OF = ("format", "webhook")
 OUTPUT = Record("an output", _SINK, one_of=_SINK_OF, short=TextOf(("console",)))
@@ -142,8 +148,8 @@ DELIVERY = Record(
         Key("dead_letters", PATH, "the folder for undeliverable calls; required for streams"),
         Key("journal", PATH, "a file with the ids of delivered calls, so that a restart does not repeat them"),
         Key("retries", Number(0), "how often a failed call is retried (default: 5)"),
-        Key("backoff", LENGTH, "the pause before the first retry (default: 1 second)"),
-        Key("patience", LENGTH, "how long a step retries calls to a receiver that is down (default: 1 minute)"),
+        Key("backoff", LENGTH, "the pause before the first retry (default: 1s)"),
+        Key("patience", LENGTH, "how long a step retries calls to a receiver that is down (default: 1m)"),
     ),
 )
 PACKAGE = TextOf(pattern=r"[^:\s]+:[^:\s]+:[^:\s]+", expected="a package such as `group:artifact:version`")
@@ -159,7 +165,7 @@ SPARK = Record(
 TRIGGER = Record(
     "a trigger",
     (
-        Key("processingTime", LENGTH, "the time between the starts of two micro-batches, such as `10 seconds`"),
+        Key("processingTime", LENGTH, "the time between the starts of two micro-batches, such as `10s`"),
         Key("availableNow", Flag(only=True), "true to process all available rows, then stop"),
     ),
     one_of=("processingTime", "availableNow"),
@@ -230,7 +236,8 @@ def _schema(shape: Shape) -> dict[str, Any]:
         case Number():
             # A number may come from an environment variable.
             number = {"type": "integer", "minimum": shape.least}
-            return {"anyOf": [number, {"type": "string", "pattern": f"^{VARIABLE}$"}]}
+            text = f"^({LENGTH.pattern}|{VARIABLE})$" if shape.seconds else f"^{VARIABLE}$"
+            return {"anyOf": [number, {"type": "string", "pattern": text}]}
         case Flag():
             flag = {"const": True} if shape.only else {"type": "boolean"}
             return {"anyOf": [flag, {"type": "string", "pattern": f"^{VARIABLE}$"}]}

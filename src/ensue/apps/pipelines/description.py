@@ -7,6 +7,7 @@ from typing import Any
 
 from ensue.apps.pipelines import model
 from ensue.apps.pipelines.yaml_tree import FileValue, redact
+from ensue.text.values import render_duration
 
 
 def described(pipeline: model.Pipeline) -> dict[str, Any]:
@@ -117,7 +118,11 @@ def _sink(sink: model.Sink) -> dict[str, Any]:
             options = _shown(sink.options)
             return {"format": sink.format.raw, "path": _raw(sink.path), "mode": sink.mode, "options": options}
         case model.WebhookSink():
-            return {"webhook": sink.url.raw, "headers": _shown(sink.headers), "timeout": sink.timeout}
+            return {
+                "webhook": sink.url.raw,
+                "headers": _shown(sink.headers),
+                "timeout": render_duration(round(sink.timeout * 1e9)),
+            }
 
 
 def _delivery(delivery: model.Delivery) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from ensue.apps.pipelines.yaml_tree import Entries, Environment, FileValue, Text
 from ensue.errors import Problem, QueryError, Source, Span
 from ensue.plan.plans import DEFAULT_LIMIT
 from ensue.programs import Program, parse
+from ensue.python.values import length_of
 
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")
 
@@ -86,8 +87,8 @@ def _program(
     if isinstance(given := values.values.get("query"), FileValue):
         entry = tree.get("query")
         block = entry.value if entry is not None else None
-        if isinstance(block, Text) and block.literal and given.raw == given.value:
-            return _parsed_in_place(source, block.span, problems)
+        if isinstance(block, Text) and given.raw == given.value and (place := _place_in(source, block)) is not None:
+            return _parsed_in_place(source, place, problems)
         return _parsed(given.value, f"{source.name}, query", given.span, problems)
     return None
 
@@ -104,12 +105,22 @@ def _parsed(text: str, name: str, place: Span, problems: list[Problem]) -> Progr
         return None
 
 
-def _parsed_in_place(source: Source, span: Span, problems: list[Problem]) -> Program | None:
-    """Parses a program in a block after `|`. Blanks the text before it, so that positions are those of the file."""
-    begin = source.text.index("\n", span.start) + 1
-    blank = re.sub(r"[^\n]", " ", source.text[:begin])
+def _place_in(source: Source, block: Text) -> Span | None:
+    """The characters of a program that is in the file as it is: in a block after `|`, or on one line."""
+    start, end = block.span.start, block.span.end
+    if block.literal:
+        return Span(source.text.index("\n", start) + 1, end)
+    for quotes in (0, 1):
+        if source.text[start + quotes : end - quotes] == block.value:
+            return Span(start + quotes, end - quotes)
+    return None
+
+
+def _parsed_in_place(source: Source, place: Span, problems: list[Problem]) -> Program | None:
+    """Parses a part of the file as a program. Blanks the text before it, so that positions are those of the file."""
+    blank = re.sub(r"[^\n]", " ", source.text[: place.start])
     try:
-        program = parse(blank + source.text[begin : span.end], source.name)
+        program = parse(blank + source.text[place.start : place.end], source.name)
     except QueryError as error:
         problems += error.problems
         return None
@@ -200,8 +211,7 @@ class _Builder:
         if isinstance(item, FileValue):
             return model.ConsoleSink()
         if "webhook" in item.values:
-            timeout = float(_text(item, "timeout") or 10)
-            return model.WebhookSink(item.values["webhook"], _options(item, "headers"), timeout)
+            return model.WebhookSink(item.values["webhook"], _options(item, "headers"), _seconds(item, "timeout", 10))
         mode = _text(item, "mode") or "append"
         return model.SparkSinkOf(item.values["format"], self._path(item, "path"), _options(item, "options"), mode)
 
@@ -242,6 +252,15 @@ def _text(mapped: CheckedMapping, key: str) -> str | None:
 def _number(mapped: CheckedMapping, key: str) -> int | None:
     text = _text(mapped, key)
     return None if text is None else int(text)
+
+
+def _seconds(mapped: CheckedMapping, key: str, usual: float) -> float:
+    """Returns a length of time that is written as a number of seconds or as a duration."""
+    text = _text(mapped, key)
+    if text is None:
+        return usual
+    nanoseconds = length_of(text)
+    return float(text) if nanoseconds is None else nanoseconds / 1e9
 
 
 def _options(mapped: CheckedMapping, key: str) -> dict[str, FileValue]:

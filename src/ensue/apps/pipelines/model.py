@@ -77,8 +77,8 @@ class Delivery:
     dead_letters: FileValue | None = None
     journal: FileValue | None = None
     retries: int = 5
-    backoff: str = "1 second"
-    patience: str = "1 minute"
+    backoff: str = "1s"
+    patience: str = "1m"
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, field, replace
 from functools import partial
+from pathlib import Path
 from typing import Any, TypeAlias
 
 import pyarrow as pa
@@ -14,7 +15,9 @@ from ensue.actions import act, spark_sink, webhook
 from ensue.actions.bindings import Delivery, courier_of
 from ensue.actions.delivery import Courier, Deliveries, Route
 from ensue.actions.receivers import ACTION, ID, RESERVED
-from ensue.api import run, violations
+from ensue.api import run, tell_ties, violations
+from ensue.apps.pipelines.columns import reading_of
+from ensue.apps.pipelines.failures import Step, failures_in
 from ensue.apps.pipelines.model import (
     ConsoleSink,
     Options,
@@ -26,7 +29,7 @@ from ensue.apps.pipelines.model import (
     WebhookSink,
 )
 from ensue.apps.pipelines.yaml_tree import FileValue, redact
-from ensue.errors import CodedError, Problem, QueryError
+from ensue.errors import Problem, QueryError
 from ensue.explanation.report import HtmlReport, report
 from ensue.plan.plans import Limits
 from ensue.streams import start
@@ -130,10 +133,20 @@ class PipelineRun:
 
 
 def run_pipeline(
-    pipeline: Pipeline, show: Show, *, stop: Callable[[], bool] = lambda: False, upgrade: bool = False
+    pipeline: Pipeline,
+    show: Show,
+    *,
+    stop: Callable[[], bool] = lambda: False,
+    upgrade: bool = False,
+    log: Path | None = None,
 ) -> PipelineRun:
-    """Runs a pipeline until it ends or `stop` returns True. Errors do not contain the values of variables."""
-    with _clean_session_of(pipeline) as spark:
+    """Runs a pipeline until it ends or `stop` returns True. Errors do not contain the values of variables.
+
+    With `log`, Spark writes its log to this file instead of stderr, if it is started here.
+    """
+    with _session_for(pipeline, log) as spark:
+        if stop():
+            return PipelineRun(stopped=True)
         job = _Job(pipeline, spark, show)
         return job.stream(stop, upgrade) if pipeline.streaming else job.batch()
 
@@ -143,7 +156,7 @@ def report_pipeline(pipeline: Pipeline, *, title: str, most_keys: int) -> HtmlRe
 
     It does not change the outputs or the checkpoint of the pipeline.
     """
-    with _clean_session_of(pipeline) as spark:
+    with _session_for(pipeline) as spark:
         return _Job(_as_batch(pipeline), spark, _show_nothing).report(title, most_keys)
 
 
@@ -163,25 +176,12 @@ def _show_nothing(name: str, rows: pa.Table) -> None:
 
 
 @contextmanager
-def _clean_session_of(pipeline: Pipeline) -> Iterator[Any]:
-    """Gives the Spark session of a pipeline. Errors do not contain secrets."""
-    from ensue.runtimes.spark.connectors import spark_errors
+def _session_for(pipeline: Pipeline, log: Path | None = None) -> Iterator[Any]:
+    """Gives the Spark session of a pipeline. What fails is raised at a line of the file, without secrets."""
+    from ensue.runtimes.spark.failures import log_in
 
-    with _without_secrets(pipeline.hidden), spark_errors(), session_of(pipeline) as spark:
+    with failures_in(pipeline), nullcontext() if log is None else log_in(log), session_of(pipeline) as spark:
         yield spark
-
-
-@contextmanager
-def _without_secrets(hidden: Mapping[str, str]) -> Iterator[None]:
-    try:
-        yield
-    except CodedError as error:
-        hint = f"\nhint: {error.hint}" if error.hint else ""
-        message = str(error).removeprefix(f"error[{error.code}]: ").removesuffix(hint)
-        clean = redact(message, hidden), redact(error.hint, hidden)
-        if clean == (message, error.hint):
-            raise
-        raise type(error)(error.code, *clean) from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,6 +189,8 @@ class _Job:
     pipeline: Pipeline
     spark: Any
     show: Show
+    failed: list[tuple[Step, Exception]] = field(default_factory=list)
+    """The outputs of a stream that failed. Spark only repeats the text of an error."""
 
     def batch(self) -> PipelineRun:
         own = self.pipeline
@@ -206,6 +208,7 @@ class _Job:
             try:
                 for name, sink in own.outputs.items():
                     total = _sum(total, self._write(name, sink, found[name]))
+                tell_ties(found)
             finally:
                 found.release()
         if own.actions:
@@ -219,13 +222,14 @@ class _Job:
     def _write(self, name: str, sink: Sink, rows: Any) -> Deliveries | None:
         from ensue.runtimes.spark.connectors import identified, write_frame
 
-        match sink:
-            case ConsoleSink():
-                self.show(name, self._shown(rows.toArrow()))
-            case SparkSinkOf():
-                write_frame(rows, self._writing(sink))
-            case WebhookSink():
-                return self._courier(name, sink).deliver(identified(rows).toArrow())
+        with failures_in(self.pipeline, _writing_to(name, sink)):
+            match sink:
+                case ConsoleSink():
+                    self.show(name, self._shown(rows.toArrow()))
+                case SparkSinkOf():
+                    write_frame(rows, self._writing(sink))
+                case WebhookSink():
+                    return self._courier(name, sink).deliver(identified(rows).toArrow())
         return None
 
     def stream(self, stop: Callable[[], bool], upgrade: bool) -> PipelineRun:
@@ -234,6 +238,11 @@ class _Job:
             for start_one in self._streams(upgrade):
                 running.append(start_one())
             return PipelineRun(stopped=not _wait(running, stop))
+        except Exception:
+            for step, error in self.failed:
+                with failures_in(self.pipeline, step):
+                    raise error from None
+            raise
         finally:
             for query in running:
                 query.stop()
@@ -305,7 +314,7 @@ class _Job:
             case ConsoleSink():
                 return _ConsoleRows(self, name)
             case SparkSinkOf():
-                return MicroBatchSink(self._writing(sink))
+                return _SinkOfOutput(self, _writing_to(name, sink), MicroBatchSink(self._writing(sink)))
             case WebhookSink():
                 courier = self._courier(name, sink)
                 return lambda rows, batch: _deliver(courier, rows)
@@ -333,10 +342,9 @@ class _Job:
         return [self._source(source, f".{source.stream}" if several else "") for source in self.pipeline.sources]
 
     def _source(self, source: SourceOfEvents, ending: str) -> _Source:
-        from ensue.runtimes.spark.connectors import accepted, read_frame, rejected, with_watermark
+        from ensue.runtimes.spark.connectors import accepted, rejected, with_watermark
 
-        reading = self._reading_of(source.table, source.value)
-        frame = read_frame(self.spark, reading, streaming=self.pipeline.streaming)
+        frame = self._read(source.table, source.value, streaming=self.pipeline.streaming)
         wrong = None
         if source.value is not None:
             if not isinstance(source.rejected, str):
@@ -344,17 +352,26 @@ class _Job:
             frame = accepted(frame, source.time.value, failing=source.rejected == "fail")
         if source.watermark is not None:
             column = source.watermark_column or source.time
-            frame = with_watermark(frame, column.value, source.watermark.value)
+            with failures_in(self.pipeline, Step(column)):
+                frame = with_watermark(frame, column.value, source.watermark.value)
         late = None if source.late is None else (f"late{ending}", source.late)
         return _Source(_value(source.stream), frame, late, wrong)
 
-    def _reading_of(self, table: Table, value: FileValue | None = None) -> Any:
-        from ensue.runtimes.spark.connectors import SourceOptions
+    def _read(self, table: Table, value: FileValue | None = None, *, streaming: bool) -> Any:
+        """Returns the DataFrame of a table. What fails is at the key that it is about."""
+        from ensue.runtimes.spark.connectors import SourceOptions, parsed_values, read_frame, with_column
 
-        options, columns = values_of(table.options), values_of(table.columns)
-        return SourceOptions(
-            table.format.value, _value(table.path), options, _value(table.schema), _value(value), columns
-        )
+        own = self.pipeline
+        reading = SourceOptions(table.format.value, _value(table.path), values_of(table.options), _value(table.schema))
+        with failures_in(own, Step(table.path or table.format, schema=table.schema)):
+            frame = read_frame(self.spark, reading, streaming=streaming)
+        if value is not None:
+            with failures_in(own, Step(value)):
+                frame = parsed_values(frame, value.value)
+        for name, expression in table.columns.items():
+            with failures_in(own, Step(expression)):
+                frame = with_column(frame, name, expression.value)
+        return frame
 
     def _writing(self, sink: SparkSinkOf) -> Any:
         from ensue.runtimes.spark.connectors import SinkOptions
@@ -365,21 +382,16 @@ class _Job:
 
     def _reading(self) -> dict[str, Any]:
         """Returns the arguments of `ensue.run`, `ensue.start` and `ensue.actions.act` that describe the events."""
-        from ensue.runtimes.spark.connectors import read_frame
-
-        sources = self.pipeline.sources
-        tables = {
-            name: read_frame(self.spark, self._reading_of(table), streaming=False)
-            for name, table in self.pipeline.tables.items()
+        columns = reading_of(self.pipeline)
+        tables = {name: self._read(table, streaming=False) for name, table in self.pipeline.tables.items()}
+        return {
+            "time": columns.time,
+            **({} if columns.type is None else {"type": columns.type}),
+            "end": columns.end,
+            "order": columns.order,
+            "limits": Limits(matches=self.pipeline.limit),
+            "tables": tables or None,
         }
-        order = next(([column.value for column in source.order] for source in sources if source.order), None)
-        common = {"order": order, "limits": Limits(matches=self.pipeline.limit), "tables": tables or None}
-        first = sources[0]
-        if first.stream is None:
-            return {"time": first.time.value, "type": _value(first.type), "end": _value(first.end), **common}
-        times = {source.stream.value: source.time.value for source in sources if source.stream is not None}
-        ends = {source.stream.value: source.end.value for source in sources if source.stream and source.end}
-        return {"time": times, "end": ends or None, **common}
 
     def _receivers(self) -> dict[str, Any]:
         return {name: _receiver(sink) for name, sink in self.pipeline.actions.items()}
@@ -440,6 +452,32 @@ class _ConsoleRows:
         table = self.job._shown(rows.toArrow())
         if table.num_rows:
             self.job.show(self.name, table)
+
+
+@dataclass(frozen=True, slots=True)
+class _SinkOfOutput:
+    """Writes the rows of each micro-batch, and remembers the error if that fails."""
+
+    job: _Job
+    step: Step
+    sink: Callable[[Any, int], None]
+
+    def __call__(self, rows: Any, batch: int) -> None:
+        try:
+            self.sink(rows, batch)
+        except Exception as error:
+            self.job.failed.append((self.step, error))
+            raise
+
+
+def _writing_to(name: str, sink: Sink) -> Step:
+    match sink:
+        case SparkSinkOf():
+            return Step(sink.path or sink.format, name, sink)
+        case WebhookSink():
+            return Step(sink.url)
+        case ConsoleSink():
+            return Step()
 
 
 def _deliver(courier: RowCourier, rows: Any) -> None:

@@ -10,6 +10,7 @@ from typing import TypeAlias
 from ensue.apps.pipelines import definition
 from ensue.apps.pipelines.yaml_tree import Entries, Entry, Environment, FileValue, Items, Text, Tree, secret_part
 from ensue.errors import Problem, Span, did_you_mean
+from ensue.python.values import length_of
 
 Values: TypeAlias = "FileValue | list[Values] | CheckedMapping"
 
@@ -199,6 +200,8 @@ def _fits(value: str, shape: definition.TextOf) -> bool:
 def _fits_plain(value: str, shape: definition.Number | definition.Flag) -> bool:
     if isinstance(shape, definition.Flag):
         return value == "true" or (value == "false" and not shape.only)
+    if shape.seconds and re.fullmatch(definition.LENGTH.pattern, value):
+        return bool(length_of(value))
     return re.fullmatch("[0-9]+", value) is not None and int(value) >= shape.least
 
 
@@ -210,7 +213,7 @@ def _described(shape: definition.Shape) -> str:
                 return f"one of {', '.join(choices)}"
             return " or ".join(choices) if choices else shape.expected
         case definition.Number():
-            return f"an integer of at least {shape.least}"
+            return f"an integer of at least {shape.least}{' or a duration such as `10s`' if shape.seconds else ''}"
         case definition.Flag():
             return "`true`" if shape.only else "`true` or `false`"
         case definition.ListOf():
@@ -237,7 +240,7 @@ def _advice(shape: definition.Shape) -> str:
         case definition.Record(short=None, one_of=(_, *_) as names):
             return f"write a mapping with {' or '.join(f'`{name}`' for name in names)}"
         case definition.Number():
-            return "write an integer without a unit"
+            return "write a duration such as `10s`" if shape.seconds else "write an integer without a unit"
         case definition.OneOrMore(item):
             return _advice(item)
         case definition.ListOf():

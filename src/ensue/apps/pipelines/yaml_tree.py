@@ -179,7 +179,7 @@ def parse_tree(source: Source) -> Tree:
         message = f"the file contains a character that YAML does not allow: {error.reason}"
         raise QueryError([Problem("pipeline-yaml", message, place, hint="remove it")], shown) from None
     if node is None:
-        hint = "create a first pipeline with `ensue init --data FILE`"
+        hint = "create a first pipeline with `ensue init --events FILE`"
         raise QueryError([Problem("pipeline-yaml", "the file is empty", Span(0, 1), hint=hint)], source)
     return _tree(node)
 

@@ -162,7 +162,7 @@ def _period(statement: states.StateStatement, source: Source | None, time_type: 
         problem = Problem("window-unit", said, window.span, hint=hint)
     else:
         said = "EVERY must have a unit, because the time column contains timestamps"
-        problem = Problem("window-unit", said, window.span, hint="write for example `EVERY 10 minutes`")
+        problem = Problem("window-unit", said, window.span, hint="write for example `EVERY 10m`")
     raise QueryError([problem], source)
 
 

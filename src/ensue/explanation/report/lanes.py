@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import timedelta
 from functools import cached_property
 from itertools import chain, zip_longest
 from typing import Any
@@ -31,6 +32,7 @@ from ensue.nodes.names import AnyEvent, Stream, without_rounds
 from ensue.plan.derivations import Derivation
 from ensue.plan.outputs import OutputSchema
 from ensue.plan.plans import Options, QueryPlan
+from ensue.python.values import duration_text
 
 # --- limits of a page
 
@@ -85,7 +87,7 @@ def plain(value: Any) -> Any:
         return [plain(inner) for inner in value[:MOST_PARTS]] + (["…"] if len(value) > MOST_PARTS else [])
     if isinstance(value, bytes):
         return cut(f"0x{value[:MOST_LETTERS].hex()}")
-    return cut(str(value))
+    return cut(duration_text(value) if isinstance(value, timedelta) else str(value))
 
 
 def cut(text: str, most: int = MOST_LETTERS) -> str:

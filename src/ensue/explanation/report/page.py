@@ -97,7 +97,7 @@ def report(
     since: Any = None,
     until: Any = None,
     title: str | None = None,
-    most_keys: int = 50,
+    most_keys: int = 200,
     most_events: int = 5_000,
     most_matches: int = 2_000,
 ) -> HtmlReport:
@@ -139,9 +139,9 @@ def report(
     ids = counts is not None or rows <= MOST_ROWS_WITH_IDS
     loaded = load_tables(events, statements, columns, ids, fixed, options, period, whole=True)
     loaded, found = find_all(loaded, names, written.heads)
-    for one in found:
-        # Of ties, Spark has counted those of all rows, and `sample` has told about them.
-        warn_set_aside(one.report, one.report.ties if counts is not None else ())
+    # Of ties, Spark has counted those of all rows, and `sample` has told about them.
+    told = {tie for one in found for tie in one.report.ties} if counts is not None else ()
+    warn_set_aside({one.name: one.report for one in found}, told)
     named_time, named_end = (name if isinstance(name, str) else None for name in (columns.time, columns.end))
     lasts = named_end or ("e" if columns.end is not None else None)
     explained = [

@@ -1,15 +1,15 @@
-"""Read and write tables and streams by format and options, as in pipeline files; convert Spark's errors."""
+"""Read and write tables and streams by format and options, as in pipeline files."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from ensue.errors import SchemaError
+from ensue.runtimes.moments import spark_interval
 from ensue.runtimes.spark.session import running_session, spark_session
 
 if TYPE_CHECKING:
@@ -19,20 +19,16 @@ if TYPE_CHECKING:
 
 FILES = ("avro", "csv", "json", "orc", "parquet", "text", "xml")
 ID = "match_id"
-_LONGEST = 2000
-_CITED_RECORD = "error[pipeline-record]: "
 
 
 @dataclass(frozen=True, slots=True)
 class SourceOptions:
-    """What to read. `value` is the schema of the JSON in the column `value`; `columns` are expressions by name."""
+    """What to read."""
 
     format: str
     path: str | None
     options: Mapping[str, str]
     schema: str | None = None
-    value: str | None = None
-    columns: Mapping[str, str] | None = None
 
 
 def read_frame(spark: SparkSession, reading: SourceOptions, *, streaming: bool) -> DataFrame:
@@ -42,13 +38,14 @@ def read_frame(spark: SparkSession, reading: SourceOptions, *, streaming: bool) 
     if reading.schema is not None:
         reader = reader.schema(reading.schema)
     frame: DataFrame = reader.load(reading.path) if reading.path is not None else reader.load()
-    if reading.value is not None:
-        frame = parsed_values(frame, reading.value)
-    for name, expression in (reading.columns or {}).items():
-        from pyspark.sql import functions as spark_functions
-
-        frame = frame.withColumn(name, spark_functions.expr(expression))
     return frame
+
+
+def with_column(frame: DataFrame, name: str, expression: str) -> DataFrame:
+    """Return the DataFrame with a column that a Spark SQL expression computes."""
+    from pyspark.sql import functions as spark_functions
+
+    return frame.withColumn(name, spark_functions.expr(expression))
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,47 +114,18 @@ def start_frame(
     frame: DataFrame, sink: Callable[[DataFrame, int], None], checkpoint: str, trigger: Mapping[str, Any]
 ) -> StreamHandle:
     """Start a stream and pass its micro-batches to a function."""
+    from ensue.runtimes.spark.failures import WithoutTraces
     from ensue.runtimes.spark.handle import StreamHandle
 
-    writer: Any = frame.writeStream.foreachBatch(sink).option("checkpointLocation", checkpoint)
-    query = (writer.trigger(**trigger) if trigger else writer).start()
+    writer: Any = frame.writeStream.foreachBatch(WithoutTraces(sink)).option("checkpointLocation", checkpoint)
+    words = {word: spark_interval(value) if isinstance(value, str) else value for word, value in trigger.items()}
+    query = (writer.trigger(**words) if words else writer).start()
     return StreamHandle(frame.sparkSession, checkpoint, (query,), status=False)
 
 
 def with_watermark(frame: DataFrame, column: str, length: str) -> DataFrame:
-    return frame.withWatermark(column, length)
-
-
-@contextmanager
-def spark_errors() -> Iterator[None]:
-    """Convert Spark's exceptions to an error with one code, without the Java stack trace."""
-    from pyspark.errors import PySparkException
-
-    try:
-        yield
-    except Exception as error:
-        if isinstance(error, PySparkException) or hasattr(error, "java_exception"):
-            raise _as_ours(error) from error
-        raise
-
-
-def _as_ours(error: Exception) -> SchemaError:
-    text = str(error)
-    if _CITED_RECORD in text:
-        message = text.rpartition(_CITED_RECORD)[2].partition("\n")[0]
-        hint = "to continue after such records, add `rejected` to the source: a sink for them, or `ignore`"
-        return SchemaError("pipeline-record", message, hint)
-    return SchemaError("pipeline-spark", _said(error))
-
-
-def _said(error: Exception) -> str:
-    text = str(error).partition("\n\tat ")[0].partition("\n\nJVM stacktrace")[0].strip()
-    if text.startswith("An error occurred while calling"):
-        text = text.partition("\n: ")[2] or text
-    if "error[" in text:
-        # An error of Ensue in a worker: Spark adds text before it.
-        text = text[text.rindex("error[") :]
-    return f"Spark raised an error: {text[:_LONGEST]}"
+    """The rows with a watermark, `length` behind the largest time of the column."""
+    return frame.withWatermark(column, spark_interval(length))
 
 
 # --- JSON records from Kafka and text files: their columns, and records that cannot be read

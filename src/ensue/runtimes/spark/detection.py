@@ -12,6 +12,7 @@ from pyspark.sql import DataFrame
 
 from ensue.engine.retention import Bounds
 from ensue.engine.sources import Report, Tie
+from ensue.engine.ties import possible_ties
 from ensue.errors import SchemaError
 from ensue.lower.phases import LoweredProgram
 from ensue.plan import program_plans
@@ -78,11 +79,17 @@ class MatchFrames:
     shared: tuple[SharedMatches, ...] = ()
     counted: Mapping[tuple[int, ...], Callable[[], DataFrame]] = field(default_factory=dict)
     """For the places of queries that run together, a function that returns the DataFrame of their counts."""
+    tying: frozenset[tuple[int, ...]] = frozenset()
+    """Those of `counted` whose queries may have ties."""
 
-    def reports(self) -> dict[int, Report]:
-        """Count the matches and ties of each query, in a Spark job for each set of keys; nothing on a stream."""
-        reports = {place: Report() for places in self.counted for place in places}
-        for places, counts in self.counted.items():
+    def reports(self, only_tying: bool = False) -> dict[int, Report]:
+        """Count the matches and ties of each query, in a Spark job for each set of keys; nothing on a stream.
+
+        With `only_tying`, there is no job for queries whose results cannot depend on the order of equal times.
+        """
+        counted = {places: counts for places, counts in self.counted.items() if not only_tying or places in self.tying}
+        reports = {place: Report() for places in counted for place in places}
+        for places, counts in counted.items():
             for query, *tie, number in counts().collect():
                 report = reports[places[query]]
                 if tie[0] is None:
@@ -195,19 +202,22 @@ def match_batch(inputs: Sequence[FrameInput], planned: program_plans.ProgramPlan
     frames: dict[int, DataFrame] = {}
     shared: list[SharedMatches] = []
     counted: dict[tuple[int, ...], Callable[[], DataFrame]] = {}
+    tying = set()
     for group in groups:
         places = group.places
         plans = [planned.plans[place] for place in places]
         outputs = [planned.outputs[place] for place in places]
         arguments = (inputs, plans, outputs, options, group.keys, group.derivations)
         counted[places] = partial(match_frames, *arguments, counting=True)
+        if any(map(possible_ties, all_plans(group.derivations, plans))):
+            tying.add(places)
         matches = match_frames(*arguments)
         if len(places) == 1:
             frames[places[0]] = matches
             continue
         shared.append(SharedMatches(matches.persist(), carrier_of(outputs), places))
     schemas = tuple(map(result_schema, planned.outputs))
-    return MatchFrames(Frames(frames, shared, schemas), schemas, tuple(shared), counted)
+    return MatchFrames(Frames(frames, shared, schemas), schemas, tuple(shared), counted, frozenset(tying))
 
 
 # --- any_match on DataFrames: Spark groups the events by key, Python workers compute the probabilities

@@ -17,10 +17,11 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 from rich.console import Console
 
-from ensue.engine.sources import Report, Tie
+from ensue.engine.sources import UNORDERED, Report, Tie, notice_of_ties
 from ensue.errors import EnsueNotice, counted, warn
 from ensue.runtimes.spark.batch import all_patterns, of_patterns
 from ensue.runtimes.spark.bucket import BucketTask
+from ensue.runtimes.spark.failures import WithoutTraces
 from ensue.runtimes.spark.manifest import Manifest, manifest_of, read_manifests, succeed, write_manifests
 from ensue.runtimes.spark.stream import StreamPlan, matches_in, unpacked
 from ensue.runtimes.tables import together_schema
@@ -131,19 +132,16 @@ class TieNotice:
         self._told_sum = False
         self._lock = threading.Lock()
 
-    def words(self, totals: Totals) -> list[str]:
-        """Return what has not been said before."""
+    def words(self, totals: Totals) -> str:
+        """Return what has not been said before; "" if there is nothing."""
         with self._lock:
             found = Counter({tie: count for tie in self.ties if (count := totals.labelled.get(tie.label, 0))})
-            words = Report(matches=totals.matches, ties=found).tie_words(self._told)
+            words = Report(matches=totals.matches, ties=found).ties_in_words(self._told)
             self._told |= {*found}
             if totals.ties and not found and not self._told_sum:
                 self._told_sum = True
-                words.append(f"{_many(totals.ties, 'result depends', 'results depend')} {UNORDERED}")
-            return words
-
-
-UNORDERED = "on the order of events at the same time; use `order=` or ALLOWING TIES"
+                return f"{_many(totals.ties, 'result depends', 'results depend')} {UNORDERED}"
+            return notice_of_ties(words) if words else ""
 
 
 class StatusLine:
@@ -178,7 +176,7 @@ class StatusLine:
     def _read(self) -> None:
         for query in self._queries:
             self._progress.add(query.recentProgress)
-        for words in self._notice.words(self._progress.totals()):
+        if words := self._notice.words(self._progress.totals()):
             self._console.print(words, highlight=False, markup=False)
 
 
@@ -313,9 +311,8 @@ def _with_predecessors(group: StreamGroup, manifest: Manifest) -> StreamGroup:
 
 def _start(group: StreamGroup, checkpoint: str, trigger: Mapping[str, Any]) -> StreamingQuery:
     found = group.plan.counted(group.plan.found())
-    writer = found.writeStream.foreachBatch(TargetWriter(group.plan.task, group.targets)).option(
-        "checkpointLocation", checkpoint
-    )
+    write = WithoutTraces(TargetWriter(group.plan.task, group.targets))
+    writer = found.writeStream.foreachBatch(write).option("checkpointLocation", checkpoint)
     return (writer.trigger(**trigger) if trigger else writer).start()
 
 
@@ -439,7 +436,7 @@ class StreamHandle:
 
     def _tell_ties(self) -> None:
         """Emit a notice about ties, unless the status line has said it."""
-        for words in self._notice.words(self._totals()) if self._notice.ties else ():
+        if self._notice.ties and (words := self._notice.words(self._totals())):
             warn(words, EnsueNotice)
 
     def _condition(self) -> str:

@@ -12,7 +12,7 @@ import pyarrow as pa
 from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 
-from ensue.engine.snapshot import query_text
+from ensue.engine.snapshot import query_text, same_queries
 from ensue.engine.stage import needed_columns
 from ensue.errors import StateError
 from ensue.plan.comparison import missing_events
@@ -98,7 +98,7 @@ def succeed(
             "the checkpoint was written with different tables or column names",
             "pass the same tables in the same order, with the same `time`, `type`, `end` and `order`",
         )
-    if before.queries == after.queries and before.eager == after.eager:
+    if same_queries(before.queries, after.queries) and before.eager == after.eager:
         return before
     if not upgrade:
         raise StateError(

@@ -16,16 +16,15 @@ from pyspark.sql.streaming.state import GroupState
 from pyspark.sql.types import StructType, TimestampType
 
 from ensue.engine.stage import needed_columns
-from ensue.errors import QueryError, SchemaError, warn
+from ensue.errors import SchemaError, warn
 from ensue.expr.kinds import NANOSECONDS_PER_UNIT
-from ensue.nodes.expressions import Duration
 from ensue.plan.derivations import Derivation, all_plans
 from ensue.plan.inputs import plain_schema
 from ensue.plan.outputs import OutputSchema
 from ensue.plan.plans import Options, QueryPlan
 from ensue.plan.retention import reach_of_streams
 from ensue.plan.states import StateQuestions
-from ensue.python.values import window
+from ensue.python.values import length_of
 from ensue.runtimes.spark.batch import join_hashes, result_schema, route
 from ensue.runtimes.spark.bucket import CARRIED, BucketStep, BucketTask, Clock, Output, Payload, packed
 from ensue.runtimes.spark.frames import FrameInput, spark_schema
@@ -343,17 +342,18 @@ def checked_buckets(buckets: Any, keys: object, session: SparkSession) -> int:
 
 def warn_of_unbounded(plans: Iterable[QueryPlan]) -> None:
     """Warn about events that are kept forever, because they make the state grow without bound."""
+    endless, streams = False, dict[str, None]()
     for plan in plans:
-        if plan.monitor is not None and not plan.monitor.bounded:
-            message = "no constraint says when a trace ends, so the state of each trace is kept forever"
-            warn(f"{message}; add CONSTRAINT ENDS to bound it")
+        if plan.monitor is not None:
+            endless |= not plan.monitor.bounded
             continue
-        for stream, kept in reach_of_streams(plan):
-            if not kept.bounded and plan.monitor is None:
-                events = f"events of `{stream}`"
-                message = f"{events} are kept forever, so the state grows without bound"
-                warn(f"{message}; add WITHIN to bound it")
-                break
+        streams |= dict.fromkeys([f"`{stream}`" for stream, kept in reach_of_streams(plan) if not kept.bounded][:1])
+    if endless:
+        message = "no constraint says when a trace ends, so the state of each trace is kept forever"
+        warn(f"{message}; add CONSTRAINT ENDS to bound it")
+    if streams:
+        message = f"events of {', '.join(streams)} are kept forever, so the state grows without bound"
+        warn(f"{message}; add WITHIN to bound it")
 
 
 def check_watermark(entry: FrameInput) -> None:
@@ -389,19 +389,16 @@ def clock_of(time_type: pa.DataType, tick: str | None) -> Clock:
         raise SchemaError(
             "no-tick",
             "the time column is integer, but the watermark is a timestamp",
-            'pass the length of one time unit, such as `tick="1 second"`, or cast the time column to `timestamp`',
+            'pass the length of one time unit, such as `tick="1s"`, or cast the time column to `timestamp`',
         )
     return Clock(_nanoseconds(tick))
 
 
 def _nanoseconds(tick: Any) -> int:
-    try:
-        length = window(tick)
-    except (QueryError, TypeError, ValueError):
-        length = None
-    if not isinstance(length, Duration) or length.nanoseconds <= 0:
-        raise SchemaError("no-tick", f"`tick` must be a duration such as '1 second', found {tick!r}")
-    return length.nanoseconds
+    nanoseconds = length_of(tick)
+    if nanoseconds is None or nanoseconds <= 0:
+        raise SchemaError("no-tick", f"`tick` must be a duration such as '1s', found {tick!r}")
+    return nanoseconds
 
 
 def _unreachable_clock(schema: StructType) -> Column:

@@ -79,7 +79,7 @@ def find_roles(
         raise UsageError("no-rows", "the table has no rows", "pass a file with at least one event")
     chosen_time = _given(time) or _choose_time(leaves, path)
     notation = _notation(leaves, chosen_time.column, table, path)
-    table = with_time(table, chosen_time.column, path)
+    table = with_time(table, chosen_time.column, path.stat().st_mtime)
     _check_time(table, chosen_time.column)
     head = table.slice(0, SAMPLE)
     others = {name: values for name, values in leaves.items() if name not in (chosen_time.column, LINE)}
@@ -120,7 +120,7 @@ def _given(name: str | None) -> Choice | None:
 
 
 def _last(name: str) -> str:
-    return name.rpartition(".")[2]
+    return name.rpartition(".")[2].strip()
 
 
 # --- time
@@ -164,8 +164,7 @@ def _notation(leaves: Mapping[str, pa.ChunkedArray], name: str, table: pa.Table,
     if values is None or not is_text(values.type):
         return None
     found = read_times(values, path.stat().st_mtime)[1]
-    months = [month for month, _ in found.years] if found is not None else []
-    if len(set(months)) < len(months):
+    if found is not None and not found.reads_each_line:
         # A pipeline reads each line on its own.
         said = f"the times of `{name}` have no year and span more than a year"
         raise UsageError("no-year", said, "add the year to the times, or split the file")
@@ -197,6 +196,9 @@ def _time_hint(leaves: Mapping[str, pa.ChunkedArray]) -> str:
     ]
     if floats:
         return f"convert `{floats[0]}` from floating point to timestamps or integers"
+    for name, values in leaves.items():
+        if pa.types.is_list(values.type) and pa.types.is_struct(values.type.value_type):
+            return f"if the events are in the list `{name}`, write one object per line: jq -c '.{name}[]' FILE"
     return "set it with --time COLUMN; all its values must have one notation, such as ISO 8601"
 
 
@@ -231,6 +233,7 @@ def _choose_type(columns: Mapping[str, pa.ChunkedArray], rows: int) -> Choice | 
         and 2 <= _distinct(values) <= most
         and _mean_length(values) <= LONGEST_TYPE
         and (TYPE_NAMES.search(_last(name)) or not KEY_NAMES.search(_last(name)))
+        and not (MESSAGE_NAMES.search(_last(name)) and _has_parts(values))
     ]
     if any(TYPE_NAMES.search(_last(name)) for name in texts):
         return _best(texts, TYPE_NAMES, "few distinct texts")
@@ -244,12 +247,19 @@ def _choose_type(columns: Mapping[str, pa.ChunkedArray], rows: int) -> Choice | 
     return _best(texts, TYPE_NAMES, "few distinct texts") if texts else None
 
 
+def _has_parts(column: pa.ChunkedArray) -> bool:
+    """Whether most texts have words and a number, as `Failed login of user 7`: the type is only a part of them."""
+    texts = column.cast(pa.string())
+    parted = pc.and_(pc.match_substring(texts, " "), pc.match_substring_regex(texts, "[0-9]"))
+    return bool((pc.mean(parted.cast(pa.int8())).as_py() or 0) > 0.5)
+
+
 def _choose_key(columns: Mapping[str, pa.ChunkedArray], rows: int) -> Choice | None:
     """Chooses a column whose values repeat: with a name like a key, or else texts."""
     counts = {
         name: _distinct(values)
         for name, values in columns.items()
-        if (pa.types.is_integer(_plain(values.type)) or is_text(values.type)) and _mean_length(values) <= LONGEST_TYPE
+        if (_counts(values) or is_text(values.type)) and _mean_length(values) <= LONGEST_TYPE
     }
     filled = {name: rows - columns[name].null_count for name in counts}
     repeated = {
@@ -269,6 +279,13 @@ def _choose_key(columns: Mapping[str, pa.ChunkedArray], rows: int) -> Choice | N
         chosen = max(texts, key=lambda name: repeated[name])
         return Choice(chosen, f"{repeated[chosen]:,} distinct texts that repeat")
     return None
+
+
+def _counts(column: pa.ChunkedArray) -> bool:
+    """Whether a column has integers, or floats that are: pandas writes integers next to empty cells as `7.0`."""
+    if not pa.types.is_floating(column.type):
+        return bool(pa.types.is_integer(_plain(column.type)))
+    return bool(pc.all(pc.equal(pc.floor(column), column)).as_py()) and column.null_count < len(column)
 
 
 def _message(columns: Mapping[str, pa.ChunkedArray]) -> str | None:

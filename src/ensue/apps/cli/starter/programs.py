@@ -5,16 +5,17 @@ from __future__ import annotations
 import math
 import re
 import warnings
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice, product
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from ensue.api import run
-from ensue.apps.cli.starter_columns import Roles
-from ensue.apps.cli.starter_events import Events
+from ensue.apps.cli.starter.events import Events
+from ensue.apps.cli.starter.roles import Roles
 from ensue.errors import EnsueError, EnsueWarning
 from ensue.plan.plans import Limits
 from ensue.text.reserved_words import quote_name, quote_word
@@ -27,22 +28,28 @@ FAILURE = re.compile(
 )
 """Words of streams that are probably worth an alert, and the codes of HTTP errors."""
 
+SUCCESS = re.compile("accept|succe|granted|logged.?in|opened|approved", re.I)
+"""Words of streams that are worth an alert after several failures."""
+
+TELLING = ("succeeded", "repeated", "jump")
+"""The patterns whose first match is shown, if they have any."""
+
 MOST_PAIRS = 6
 LENGTHS = {
-    "1 second": 1,
-    "10 seconds": 10,
-    "1 minute": 60,
-    "2 minutes": 120,
-    "5 minutes": 300,
-    "10 minutes": 600,
-    "30 minutes": 1800,
-    "1 hour": 3600,
-    "2 hours": 7200,
-    "6 hours": 21600,
-    "12 hours": 43200,
-    "1 day": 86400,
-    "2 days": 172800,
-    "7 days": 604800,
+    "1s": 1,
+    "10s": 10,
+    "1m": 60,
+    "2m": 120,
+    "5m": 300,
+    "10m": 600,
+    "30m": 1800,
+    "1h": 3600,
+    "2h": 7200,
+    "6h": 21600,
+    "12h": 43200,
+    "1d": 86400,
+    "2d": 172800,
+    "7d": 604800,
 }
 """Round durations, in seconds."""
 
@@ -74,6 +81,10 @@ class Finding:
     candidate: Candidate
     count: int
 
+    def called(self, name: str) -> Finding:
+        """Returns the pattern under another name."""
+        return replace(self, candidate=replace(self.candidate, name=name))
+
 
 @dataclass(frozen=True, slots=True)
 class Trial:
@@ -90,6 +101,13 @@ class Trial:
 
     def matches(self, candidate: Candidate, whole: bool) -> pa.Table | None:
         """Returns the matches of a pattern, or None."""
+        try:
+            return self.found(candidate, whole)
+        except EnsueError:
+            return None
+
+    def found(self, candidate: Candidate, whole: bool) -> pa.Table:
+        """Returns the matches of a pattern, or raises why there are none."""
         options: dict[str, Any] = {}
         if self.roles.type is not None and not self.events.declarations:
             options["type"] = self.roles.type.column
@@ -98,11 +116,8 @@ class Trial:
         text = f"{self.events.declarations}\n{candidate.text(whole)}"
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", EnsueWarning)
-            try:
-                limits = Limits(matches=max(1_000, 4 * self.table.num_rows))
-                return run(self.table, text, time=self.roles.time.column, limits=limits, **options)[candidate.name]
-            except EnsueError:
-                return None
+            limits = Limits(matches=max(1_000, 4 * self.table.num_rows))
+            return run(self.table, text, time=self.roles.time.column, limits=limits, **options)[candidate.name]
 
     def moderate(self, count: int) -> bool:
         """Whether a number of matches is worth reading: at least one, and at most 5 % of the rows."""
@@ -123,21 +138,31 @@ def find_patterns(trial: Trial) -> list[Finding]:
             break
         best = best or matching
     found += best
-    for candidates in (_repeats(trial), _jumps(trial), _silences(trial)):
-        for candidate in candidates:
-            count = trial.count(candidate)
-            if trial.moderate(count):
-                found.append(Finding(candidate, count))
-                break
+    streams = _frequent_streams(trial)
+    failures = [stream for stream in streams if FAILURE.search(trial.events.said[stream])]
+    others = [stream for stream in streams if stream not in failures]
+    # A log has several programs, and many requests can be an attack too.
+    separate = (failures, others) if trial.roles.message is not None else ([*failures, *others],)
+    bursts = [burst for group in separate for burst in islice(_moderate(trial, _repeats(trial, group)), 1)]
+    found += [each.called(f"repeated_{place}") if place > 1 else each for place, each in enumerate(bursts, 1)]
+    for candidates in (_breaches(trial), _jumps(trial), _silences(trial)):
+        found += islice(_moderate(trial, candidates), 1)
     if not found:
-        found = [Finding(single, trial.count(single)) for single in (_single(trial),)]
+        single = _single(trial)
+        found = [Finding(single, trial.found(single, whole=False).num_rows)]
     return found
 
 
+def _moderate(trial: Trial, candidates: Iterator[Candidate]) -> Iterator[Finding]:
+    counted = ((candidate, trial.count(candidate)) for candidate in candidates)
+    return (Finding(candidate, count) for candidate, count in counted if trial.moderate(count))
+
+
 def first_of(trial: Trial, findings: list[Finding]) -> tuple[Finding, dict[str, Any]] | None:
-    """Returns a burst, or else the pattern with the fewest matches, and its first match."""
+    """Returns the most telling pattern, or else the one with the fewest matches, and its first match."""
     moderate = [each for each in findings if trial.moderate(each.count)] or findings
-    for chosen in sorted(moderate, key=lambda each: (each.candidate.name != "repeated", each.count)):
+    ranks = {name: rank for rank, name in enumerate(TELLING)}
+    for chosen in sorted(moderate, key=lambda each: (ranks.get(each.candidate.name, len(ranks)), each.count)):
         matches = trial.matches(chosen.candidate, whole=True)
         if matches is not None and matches.num_rows:
             row: dict[str, Any] = matches.slice(0, 1).to_pylist()[0]
@@ -172,7 +197,7 @@ def window(trial: Trial, gap: float) -> str:
         return str(max(1, int(gap)))
     seconds = gap / UNITS[kind.unit]
     fitting = (length for length, size in LENGTHS.items() if size >= seconds)
-    return next(fitting, f"{int(seconds // 86400) + 1} days")
+    return next(fitting, f"{int(seconds // 86400) + 1}d")
 
 
 def _lengths(trial: Trial) -> Iterator[tuple[str, int]]:
@@ -240,15 +265,19 @@ def _pair(trial: Trial, first: int, second: int, gap: float) -> tuple[Candidate,
     return followed, absent
 
 
-def _repeats(trial: Trial) -> Iterator[Candidate]:
+def _frequent_streams(trial: Trial) -> list[int]:
+    """Returns the streams with the most events, the most frequent first."""
+    own, places = trial.events, _sorted(trial)
+    counts = np.bincount(own.streams[places], minlength=len(own.names)) if len(places) else np.zeros(0, int)
+    return [int(stream) for stream in np.argsort(-counts, kind="stable")]
+
+
+def _repeats(trial: Trial, streams: Sequence[int]) -> Iterator[Candidate]:
     """Yields patterns of a stream that occurs several times in a short time."""
     own, places = trial.events, _sorted(trial)
     if trial.events.key is None and trial.table.num_rows < 10:
         return
-    counts = np.bincount(own.streams[places], minlength=len(own.names)) if len(places) else np.zeros(0, int)
-    most = max(20, trial.table.num_rows // 20)
-    usual = np.array([FAILURE.search(said) is None for said in own.said])
-    for stream in np.lexsort((-counts, usual))[:8]:
+    for stream in streams[:8]:
         rows = places[own.streams[places] == stream]
         keys, times = own.keys[rows], own.times[rows]
         for number in (5, 10, 20, 3):
@@ -256,11 +285,31 @@ def _repeats(trial: Trial) -> Iterator[Candidate]:
                 continue
             whole = keys[number - 1 :] == keys[: len(keys) - number + 1]
             spans = (times[number - 1 :] - times[: len(times) - number + 1])[whole]
-            fitting = ((text, int((spans <= size).sum())) for text, size in _lengths(trial))
-            hit = next(((text, hits) for text, hits in fitting if 1 <= hits <= most), None)
-            if hit is not None:
-                yield _repeat(trial, int(stream), number, hit[0])
-                break
+            last = rows[number - 1 :][whole]
+            # What is not a failure is unusual only if it is rarely that frequent.
+            rare = trial.roles.message is None and FAILURE.search(own.said[stream]) is None
+            for text, size in _lengths_of_bursts(trial):
+                hits = last[spans <= size]
+                if trial.moderate(len(hits) if rare else _bursts(own.keys[hits], own.times[hits], size)):
+                    yield _repeat(trial, stream, number, text)
+                    break
+            else:
+                continue
+            break
+
+
+def _lengths_of_bursts(trial: Trial) -> list[tuple[str, int]]:
+    """Returns windows: a minute and longer ones first, then shorter ones for what is always frequent."""
+    lengths = list(_lengths(trial))
+    short = [each for each in lengths if LENGTHS.get(each[0], 60) < 60]
+    return [each for each in lengths if each not in short] + short[::-1]
+
+
+def _bursts(keys: np.ndarray, times: np.ndarray, length: int) -> int:
+    """Returns how many times are more than `length` after the one before, of the same key."""
+    if not len(times):
+        return 0
+    return 1 + int(((np.diff(times) > length) | (np.diff(keys) != 0)).sum())
 
 
 def _repeat(trial: Trial, stream: int, number: int, within: str) -> Candidate:
@@ -277,6 +326,25 @@ def _repeat(trial: Trial, stream: int, number: int, within: str) -> Candidate:
     )
 
 
+def _breaches(trial: Trial) -> Iterator[Candidate]:
+    """Yields patterns of a success after several failures of one key."""
+    own, within = trial.events, "10m"
+    if own.key is None or not pa.types.is_timestamp(trial.table.schema.field(trial.roles.time.column).type):
+        return
+    succeeded = [place for place, said in enumerate(own.said) if SUCCESS.search(said) and not FAILURE.search(said)]
+    failed = [place for place, said in enumerate(own.said) if FAILURE.search(said)]
+    for success, failure in product(succeeded, failed):
+        name, said = own.names[success], own.said[success]
+        yield Candidate(
+            "succeeded",
+            f"`{said}` after 3 `{own.said[failure]}` or more within {within}{_same(trial)}",
+            f"SEQ(COLLECT {own.names[failure]} failed{{3,}}, {name} a)",
+            f"{_partition(trial)}\n  WITHIN {within}",
+            f"{_of_key(trial, 'a')}count(failed) AS failures, a.{_time(trial)} AS at",
+            (("failed", own.said[failure]), ("a", said)),
+        )
+
+
 def _jumps(trial: Trial) -> Iterator[Candidate]:
     """Yields patterns of a number that changes a lot from one row to the next, if rows have no types."""
     own, places = trial.events, _sorted(trial)
@@ -291,16 +359,22 @@ def _jumps(trial: Trial) -> Iterator[Candidate]:
             continue
         values = trial.table.column(field.name).cast(pa.float64()).to_numpy()[places]
         steps = np.abs(np.diff(values))
+        # Prices of different keys differ by far more than the changes of one price.
+        relative = bool(np.nanmin(values) > 0) if np.isfinite(values).any() else False
+        if relative:
+            steps /= values[:-1]
         fits = (keys[1:] == keys[:-1]) & (np.diff(times) > 0) & np.isfinite(steps) & (steps > 0)
         if fits.sum() < 10 or len(np.unique(values)) < 5:
             continue
-        limit = _rounded_down(float(np.quantile(steps[fits], 1 - min(0.05, 20 / fits.sum()))))
+        limit = _rounded_down(float(np.quantile(steps[fits], 1 - min(0.04, 20 / fits.sum()))))
         within = window(trial, float(np.quantile(np.diff(times)[fits], 0.9)))
         name, read = " ".join(field.name.split()), quote_word(field.name)
+        share = f" * a.{read}" if relative else ""
         yield Candidate(
             "jump",
-            f"`{name}` changes by {limit:g} or more from one row to the next within {within}{_same(trial)}",
-            f"SEQ({own.names[0]} a, {own.names[0]} b)\n  WHERE abs(b.{read} - a.{read}) >= {limit:g}",
+            f"`{name}` changes by {f'{100 * limit:.3g} %' if relative else f'{limit:g}'} or more from one row to the "
+            f"next within {within}{_same(trial)}",
+            f"SEQ({own.names[0]} a, {own.names[0]} b)\n  WHERE abs(b.{read} - a.{read}) >= {limit:g}{share}",
             f"{_partition(trial)}\n  MATCH STRICT\n  WITHIN {within}",
             f"{_of_key(trial, 'a')}a.{read} AS was, b.{read} AS became, b.{_time(trial)} AS at",
             (("a", own.said[0]), ("b", own.said[0])),

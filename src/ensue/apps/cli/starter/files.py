@@ -14,9 +14,9 @@ import pyarrow.compute as pc
 
 from ensue.apps.cli.files import DataFile, field_of
 from ensue.apps.cli.logs import LINE, groups_of, one_group
-from ensue.apps.cli.starter_columns import Choice, Roles, is_text
-from ensue.apps.cli.starter_events import Events, one_line
-from ensue.apps.cli.starter_programs import Finding
+from ensue.apps.cli.starter.events import Events, one_line
+from ensue.apps.cli.starter.programs import Finding
+from ensue.apps.cli.starter.roles import Choice, Roles, is_text
 from ensue.text.formatter import format_text
 
 PROGRAM, PIPELINE, README = "program.ensue", "pipeline.yaml", "README.md"
@@ -130,10 +130,10 @@ outputs:
 {lines}
 
 # To run it as a stream, set `mode: stream`, remove `mode: overwrite`, set `path` to a folder of files, and add
-#   to the source:   {streaming}watermark: 10 minutes
+#   to the source:   {streaming}watermark: 10m
 #   to the pipeline: checkpointLocation: checkpoint
 #                    trigger:
-#                      processingTime: 10 seconds
+#                      processingTime: 10s
 {ordered}"""
 
 
@@ -144,7 +144,7 @@ def _options(own: Project) -> str:
         if own.file.separator != ",":
             options["sep"] = _quoted(own.file.separator.replace("\t", "\\t"))
         options |= {"escape": "'\"'"} | ({"multiLine": "true"} if _has_line_breaks(own.file.table) else {})
-    elif own.file.json_list:
+    elif own.file.one_document:
         options["multiLine"] = "true"
     said = ", ".join(f"{name}: {value}" for name, value in options.items())
     return f"\n    options: {{{said}}}" if said else ""
@@ -162,9 +162,18 @@ def _columns(own: Project) -> str:
         for name in groups_of(own.file.pattern):
             pattern = _spark_literal(one_group(own.file.pattern, name))
             found[name] = f"nullif(regexp_extract(value, {pattern}, 1), '')"
+    if own.file.records:
+        found |= _columns_of_records(own.file)
     time = roles.time.column
     if roles.notation is not None:
-        found[time] = roles.notation.spark(found.get(time, _spark_path(time, own.file.table)))
+        text = _spark_path(time, own.file.table)
+        if time in found:
+            # The expression names the text several times.
+            written = f"{time}_text"
+            while written in found:
+                written += "_"
+            found[written], text = found.pop(time), _spark_name(written)
+        found[time] = roles.notation.spark(text)
     elif own.file.pattern is not None:
         found[time] = f"try_cast({found[time]} AS TIMESTAMP)"
     elif own.file.format == "parquet" and own.written_times:
@@ -181,13 +190,26 @@ def _columns(own: Project) -> str:
     if not found:
         return ""
     # A block needs no quotes around the quotes of regular expressions.
-    written = {name: f"|-\n        {value}" if "'" in value else _quoted(value) for name, value in found.items()}
-    return "\n    columns:" + "".join(f"\n      {_name(name)}: {value}" for name, value in written.items())
+    lines = {name: f"|-\n        {value}" if "'" in value else _quoted(value) for name, value in found.items()}
+    return "\n    columns:" + "".join(f"\n      {_name(name)}: {value}" for name, value in lines.items())
+
+
+def _columns_of_records(file: DataFile) -> dict[str, str]:
+    """Returns the columns that make each element of the list a row, with its fields as columns."""
+    row = file.records
+    while row in file.table.column_names:
+        row += "_row"
+    columns = {name: f"{_spark_name(row)}.{_spark_name(name)}" for name in file.table.column_names}
+    return {row: f"explode({_spark_name(file.records)})"} | columns
+
+
+def _spark_name(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"
 
 
 def _spark_path(name: str, table: pa.Table) -> str:
     parts = [name] if name in table.column_names else name.split(".")
-    return ".".join("`" + part.replace("`", "``") + "`" for part in parts)
+    return ".".join(map(_spark_name, parts))
 
 
 def _spark_literal(text: str) -> str:
@@ -198,12 +220,14 @@ def _ddl(own: Project) -> str:
     """Returns the columns of the file, with times as they are in the file if Spark has to read their notation."""
     roles, format = own.roles, own.file.format
     fields = []
+    between = ":" if own.file.records else ""
     for field in own.file.table.schema:
         kind = field.type
         if field.name == roles.time.column and roles.notation is None:
             kind = own.schema.field(field.name).type
-        fields.append(f"`{field.name.replace('`', '``')}` {_type(kind, format)}")
-    return _quoted(", ".join(fields))
+        fields.append(f"{_spark_name(field.name)}{between} {_type(kind, format)}")
+    text = ", ".join(fields)
+    return _quoted(f"{_spark_name(own.file.records)} ARRAY<STRUCT<{text}>>" if own.file.records else text)
 
 
 def _type(kind: pa.DataType, format: str) -> str:
@@ -212,7 +236,7 @@ def _type(kind: pa.DataType, format: str) -> str:
     if pa.types.is_timestamp(kind):
         return "TIMESTAMP_NTZ" if format == "parquet" and kind.tz is None else "TIMESTAMP"
     if pa.types.is_struct(kind) and kind.num_fields:
-        fields = (f"`{field.name.replace('`', '``')}`: {_type(field.type, format)}" for field in kind)
+        fields = (f"{_spark_name(field.name)}: {_type(field.type, format)}" for field in kind)
         return f"STRUCT<{', '.join(fields)}>"
     if pa.types.is_list(kind) or pa.types.is_large_list(kind):
         return f"ARRAY<{_type(kind.value_type, format)}>"

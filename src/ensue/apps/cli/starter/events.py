@@ -12,8 +12,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ensue.apps.cli.files import field_of
-from ensue.apps.cli.log_templates import extracted, fields_of, templates_of
-from ensue.apps.cli.starter_columns import Choice, Roles, key_codes
+from ensue.apps.cli.logs import LINE
+from ensue.apps.cli.starter.roles import Choice, Roles, key_codes
+from ensue.apps.cli.starter.templates import extracted, fields_of, templates_of
 from ensue.text.reserved_words import quote_name, quote_stream, quote_word
 
 MOST_DECLARED = 20
@@ -109,7 +110,7 @@ def _kept(table: pa.Table, roles: Roles) -> tuple[str, str | None]:
         return "", quote_name(name)
     alias = quote_name(name.replace(".", "_"))
     typed = roles.type.column if roles.type is not None else ""
-    others = [other for other in table.column_names if other not in (roles.time.column, typed)]
+    others = [other for other in table.column_names if other not in (roles.time.column, typed, LINE)]
     plain = [quote_name(other) for other in others if not pa.types.is_nested(table.schema.field(other).type)]
     return f" RETURN {', '.join([f'{_path(name)} AS {alias}', *plain[:6]])}", alias
 

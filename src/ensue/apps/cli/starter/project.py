@@ -15,11 +15,12 @@ import pyarrow as pa
 
 from ensue.apps.cli.detect import plain_value
 from ensue.apps.cli.files import read_data
+from ensue.apps.cli.input_files import STDIN
 from ensue.apps.cli.logs import LINE
-from ensue.apps.cli.starter_columns import Choice, find_roles
-from ensue.apps.cli.starter_events import events_of
-from ensue.apps.cli.starter_files import PIPELINE, PROGRAM, README, Project, pipeline_text, program_text, readme_text
-from ensue.apps.cli.starter_programs import TRIED, Finding, Trial, find_patterns, first_of
+from ensue.apps.cli.starter.events import events_of
+from ensue.apps.cli.starter.files import PIPELINE, PROGRAM, README, Project, pipeline_text, program_text, readme_text
+from ensue.apps.cli.starter.programs import TRIED, Finding, Trial, find_patterns, first_of
+from ensue.apps.cli.starter.roles import Choice, find_roles
 from ensue.apps.cli.terminal import UsageError, counted, messages, show
 from ensue.apps.pipelines import read_pipeline_text
 
@@ -43,13 +44,8 @@ def start_project(
     data: Path, folder: Path, time: str | None, type: str | None, key: str | None, force: bool, parse: str | None = None
 ) -> Starter:
     """Writes a project for a file of events. Raises an error if a file exists, unless `force` is set."""
-    file = read_data(data, parse)
-    table, roles = find_roles(file.table, data, time, type, key)
-    tried = table.slice(0, TRIED)
-    events, roles = events_of(tried, roles)
-    trial = Trial(tried, events, roles)
-    findings = find_patterns(trial)
-    project = Project(data, folder, file, table.schema, roles, events, tuple(findings))
+    project, table, trial = propose_project(data, folder, time, type, key, parse)
+    file, findings = project.file, list(project.findings)
     files = {
         PROGRAM: program_text(project),
         PIPELINE: pipeline_text(project),
@@ -61,6 +57,21 @@ def start_project(
     # Check the new pipeline as a user's file: a starter project must have no problems.
     read_pipeline_text(files[PIPELINE], folder / PIPELINE)
     return Starter(project, table.num_rows, tuple(_first_match(trial, findings)))
+
+
+def propose_project(
+    data: Path, folder: Path, time: str | None, type: str | None, key: str | None, parse: str | None
+) -> tuple[Project, pa.Table, Trial]:
+    """Returns a project for a file of events, all rows of the file, and the rows on which the patterns were tried."""
+    if str(data) == STDIN:
+        raise UsageError("no-file", "patterns are proposed for a file, not for stdin", "save the events as a file")
+    file = read_data(data, parse)
+    table, roles = find_roles(file.table, data, time, type, key)
+    tried = table.slice(0, TRIED)
+    events, roles = events_of(tried, roles)
+    trial = Trial(tried, events, roles)
+    findings = find_patterns(trial)
+    return Project(data, folder, file, table.schema, roles, events, tuple(findings)), table, trial
 
 
 def report_project(starter: Starter, as_json: bool) -> None:
@@ -110,7 +121,7 @@ def next_commands(project: Project, inside: bool = False) -> list[str]:
     commands = [
         ["ensue", "detect", program, "--events", data, *reading],
         ["ensue", "report", program, "--events", data, *reading, "--output", str(folder / "report.html")],
-        ["ensue", "why-not", program, "--name", name, "--data", data, *reading],
+        ["ensue", "why-not", program, "--pattern", name, "--events", data, *reading],
         ["ensue", "run", str(folder / PIPELINE)],
     ]
     return [shlex.join(command) for command in commands]
