@@ -26,7 +26,8 @@ JOINED = {
         PATTERN SEQ(A a, NOT C n, B b, COLLECT D d) WHERE a.src = b.dst AND n.dst = a.src AND d.src = b.dst
         WITHIN 2 seconds RETURN a.at AS since, b.at AS at, count(d) AS more""",
     "text": "PATTERN AND(A a, B b) WHERE upper(a.word) = 'X' AND a.word = b.word AND a.src <> b.dst WITHIN 1 second",
-    "three names": "PATTERN SEQ(A a, B b, C c) WHERE a.src = b.dst AND c.src = b.dst WITHIN 3 seconds RETURN c.at AS at",
+    "three names": """
+        PATTERN SEQ(A a, B b, C c) WHERE a.src = b.dst AND c.src = b.dst WITHIN 3 seconds RETURN c.at AS at""",
 }
 COPIED = {
     "two keys of a row": "PATTERN SEQ(A a, A b) WHERE a.dst = b.src",
@@ -148,7 +149,7 @@ def test_a_checkpoint_keeps_the_fields(spark: SparkSession, tmp_path: Path) -> N
         for part in [*parts[1:], table.slice(0, 1).set_column(0, "at", instants([FAR]))]:
             feed.put(part)
         other = query.replace("b.dst", "b.src")
-        with pytest.raises(ensue.EnsueError, match="it needs events in buckets by B.src"):
+        with pytest.raises(ensue.EnsueError, match=r"it needs events in buckets by B\.src"):
             ensue.start(feed.stream(spark, "at"), other, **options, upgrade=True)
         with pytest.raises(ensue.EnsueError, match="the checkpoint has 8 buckets"):
             ensue.start(feed.stream(spark, "at"), query, **options, buckets=1)

@@ -61,10 +61,11 @@ def match_frames(
     """
     everything = all_plans(derivations, plans)
     slicing = None if derivations else slicing_of(plans)
-    joined = joined_rows(inputs, everything) if not keys else None
+    # Ties are counted among all events at the same time, whatever the fields that the queries compare.
+    joined = None if keys or counting else joined_rows(inputs, everything)
     run, made = tuple(plans), tuple(derivations)
-    if joined is not None and joined.marks:
-        joined = joined if slicing is None else None
+    if joined is not None and joined.marks and slicing is not None:
+        joined = None
     if joined is not None and joined.marks:
         inputs, (run, made) = with_marks(inputs, joined), marked(plans, derivations, joined)
     elif are_computed(inputs, keys, everything):

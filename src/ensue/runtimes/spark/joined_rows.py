@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
+from operator import and_
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame
@@ -122,7 +123,7 @@ def routes(
         if entry.item.type is not None:
             conditions.append(in_streams(entry.item, streams))
         hashed = F.xxhash64(values[name])
-        found[name] = F.when(reduce(Column.__and__, conditions), hashed) if conditions else hashed
+        found[name] = F.when(reduce(and_, conditions), hashed) if conditions else hashed
     return found
 
 
@@ -132,7 +133,7 @@ def keyed(frame: DataFrame, hashes: dict[str, Column], marks: bool) -> DataFrame
     if not hashes:
         return frame.withColumn(JOINED, F.lit(None).cast("long")).limit(0)
     if not marks:
-        rows = frame.withColumn(JOINED, reduce(lambda one, other: F.coalesce(one, other), hashes.values()))
+        rows = frame.withColumn(JOINED, F.coalesce(*hashes.values()))
         return rows.filter(column(JOINED).isNotNull())
     every = F.array_distinct(F.array(*hashes.values()))
     rows = frame.withColumn(JOINED, F.explode(every)).filter(column(JOINED).isNotNull())
