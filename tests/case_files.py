@@ -27,6 +27,13 @@ A title with `[tables]` gives the events as one table per stream, with the field
 A program of rules may use tables that do not change: beside the events, each row on a line of its own,
     TABLE price(product='tea', amount=5)
 
+A case of `papers/` says below its title which print of a paper it is: the paper, the section, the line or lines of its
+text, and a quote from the first of these lines. `why` says where the case differs from the print, and `pending` which
+item of an issue it waits for: until then, it must fail.
+    paper: 001 §IV line 118: notFulfilledOrder^{[T_1, T_4]}(X)
+    why: the window is closed by a timer
+    pending: issue 20 item 4
+
 Matches, one a line in any order:
     a=A1 b=B2       the event of each named variable; variables of OR branches not taken are left out
     a=A1 @6         complete, and so reported, only at time 6; `@end`: at the end of the stream
@@ -49,6 +56,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from decimal import Decimal
 from functools import cache
+from itertools import takewhile
 from pathlib import Path
 
 import pyarrow as pa
@@ -71,6 +79,8 @@ _TIME = r"-?\d+(?:-\d\d-\d\dT)?(?:(?<=T)\d\d)?(?::\d\d)*(?:(?<=:\d\d)\.\d+)?"
 _QUOTED = r"`[^`]+`"
 _FIELDS = r"(?:'(?:[^']|'')*'|[^()'])*"
 _EVENT = re.compile(rf"({_QUOTED}|[A-Za-z_]\w*?)(@?)({_TIME})(?:\.\.({_TIME}))?('*)(?:\(({_FIELDS})\))?(?=\s|$)")
+_HEADER = re.compile(r"(paper|why|pending): ")
+_PRINT = re.compile(r"(\d{3}) §\S+ lines? (\d+)(?:-(\d+))?: (.+)")
 _ROW = re.compile(rf"^TABLE (\w+)\(({_FIELDS})\)[ ]*$", re.MULTILINE)
 _TOKENS = re.compile(rf"\s*({_QUOTED}|'(?:[^']|'')*'|[\[\]{{}}=:,]|[^\s\[\]{{}}=:,]+)")
 
@@ -87,6 +97,16 @@ class CaseEvent:
 
 
 @dataclass(frozen=True, slots=True)
+class Print:
+    """A rule, query or example of a paper: where it is printed, and how its first line can be found."""
+
+    paper: str
+    first: int
+    last: int
+    quote: str
+
+
+@dataclass(frozen=True, slots=True)
 class Case:
     """One case. `expected` holds the lines as written; `rows` and `errors` read them."""
 
@@ -95,6 +115,22 @@ class Case:
     query: str
     expected: tuple[str, ...]
     before: str = ""
+    header: str = ""
+
+    @property
+    def prints(self) -> list[Print]:
+        found = [_PRINT.fullmatch(text) for text in self.header_values("paper")]
+        if None in found:
+            raise ValueError(f"{self.title!r} has a `paper:` without paper, section, line and quote")
+        return [Print(each[1], int(each[2]), int(each[3] or each[2]), each[4]) for each in found if each]
+
+    @property
+    def pending(self) -> bool:
+        """Whether it waits for something that is not there yet."""
+        return bool(self.header_values("pending"))
+
+    def header_values(self, key: str) -> list[str]:
+        return re.findall(rf"^{key}: (.*)$", self.header, re.MULTILINE)
 
     @property
     def has_tables(self) -> bool:
@@ -147,6 +183,15 @@ class Case:
         return {name: pa.Table.from_pylist(rows) for name, rows in self.rows_of_tables().items()}
 
 
+def case_files() -> list[Path]:
+    return sorted(CASES.rglob("*.txt"))
+
+
+def ready_cases(path: Path) -> list[Case]:
+    """The cases of a file except those that wait for something."""
+    return [case for case in read_cases(path)[0] if not case.pending]
+
+
 def read_cases(path: Path) -> tuple[list[Case], str]:
     """The cases of a file, and the text behind the last one."""
     before: list[str] = []
@@ -156,11 +201,13 @@ def read_cases(path: Path) -> tuple[list[Case], str]:
     for block in blocks[1:]:
         body, behind = _without_comments_behind(block)
         title, _, rest = body.partition("\n")
+        header = "".join(takewhile(_HEADER.match, rest.splitlines(keepends=True)))
+        rest = rest.removeprefix(header)
         parts = re.split(r"^---[ ]*(?:\n|$)", rest, flags=re.MULTILINE)
         if len(parts) != 3:
             raise ValueError(f"{path.name}: {title!r} has {len(parts)} parts instead of events, query, matches")
         expected = tuple(line.rstrip() for line in parts[2].splitlines() if line.strip())
-        case = Case(title.removeprefix("=== ").strip(), parts[0], parts[1], expected, before[-1])
+        case = Case(title.removeprefix("=== ").strip(), parts[0], parts[1], expected, before[-1], header)
         if case.lines != ["none"] and len(case.lines) not in (len(case.rows) or None, len(case.errors) or None):
             raise ValueError(f"{path.name}: {title!r} expects neither matches, nor `none`, nor only `error CODE`")
         cases.append(case)
@@ -184,7 +231,7 @@ def render_cases(cases: Iterable[Case], behind: str) -> str:
 
 def render_case(case: Case) -> str:
     expected = "".join(f"{line}\n" for line in case.expected)
-    return f"{case.before}=== {case.title}\n{case.events}---\n{case.query}---\n{expected}"
+    return f"{case.before}=== {case.title}\n{case.header}{case.events}---\n{case.query}---\n{expected}"
 
 
 def with_expected(case: Case, lines: Sequence[str]) -> Case:

@@ -92,7 +92,7 @@ def plan_for(query: PatternQuery, shape: InputTable) -> QueryPlan:
 
 
 REFUSED = (
-    *("forbidden-chain", "list-outside", "endless-periodic"),
+    *("list-outside", "endless-periodic"),
     *("policy-negation", "policy-list", "policy-shared", "policy-window", "policy-operator"),
 )
 """With which codes Ensue may refuse a drawn query that the oracle can answer."""

@@ -11,7 +11,7 @@ import pytest
 import ensue
 from ensue import QueryError, rule, var
 from ensue.fn import value
-from ensue.rules import RuleItem, RuleStatement, atom, fact, name, on, stream, table, timer, together, while_
+from ensue.rules import RuleItem, RuleStatement, atom, either, fact, name, on, stream, table, timer, together, while_
 from inside import ALLEN, RELATIONS, TIMERS, Item, items_of, parse_items, parse_statements
 
 ORDER = atom("order", "id", "p", "q").named("o")
@@ -25,11 +25,16 @@ ITEMS: list[tuple[Any, str]] = [
     (atom("contains", name("_")), "`contains`(`_`)"),
     (atom("order line", "in"), "`order line`(`in`)"),
     (atom("shift", "w", 5).named("x"), "x: `shift`(w, 5)"),
+    (~atom("blocked", "ip", "_"), "not blocked(ip, _)"),
+    (~atom("contains", ip="x"), "not `contains`(ip=x)"),
     (ORDER.causes(SHIPPED), "o causes s"),
     (together(ORDER, SHIPPED, "w").within("2 hours"), "{o, s, w} within 2 hours"),
     (together("o").within(5), "{o} within 5"),
     (while_("w").no(atom("shipped", "id", "_")), "while w: not shipped(id, _)"),
     (while_(timer("w").extend("o", 5)).no("n: shipped(id)"), "while w: not n: shipped(id)"),
+    (either("a: A(x)", ["b: B(x)", name("q") < 3]), "a: A(x) OR (b: B(x), q < 3)"),
+    (either(either("a: A(x)", "b: B(x)"), "c: C(x)"), "a: A(x) OR b: B(x) OR c: C(x)"),
+    (either(name("q") < 3, atom("A", "x")), "q < 3 OR A(x)"),
     (while_("w").collect(atom("shipped", "id").named("c")), "while w: collect c: shipped(id)"),
     (name("q") * 2 < 10, "q * 2 < 10"),
     (ORDER["s"] > var("s").e - 5, "o.s > s.e - 5"),
@@ -56,6 +61,7 @@ STATEMENTS: list[tuple[RuleStatement, str]] = [
     ),
     (rule("alarm").when("order(id)"), "RULE alarm() <- order(id)"),
     (fact("vip", 7, "gold", -1.5, None, True), "FACT vip(7, 'gold', -1.5, NULL, TRUE)"),
+    (fact("vip"), "FACT vip()"),
     (fact("vip", id=7, level="gold"), "FACT vip(id=7, level='gold')"),
     (table("price", "product", "amount"), "TABLE price(product, amount)"),
     (stream("order", "id", "product", "qty"), "STREAM order(id, product, qty)"),
@@ -151,10 +157,11 @@ def test_what_is_refused_at_once(build: Callable[[], object], code: str) -> None
         (lambda: rule("a", "id").when(), "ensue.rules.fact"),
         (lambda: rule("a", "id").when(5), "a rule item must be"),  # type: ignore[arg-type]
         (lambda: rule(5), "takes names"),  # type: ignore[arg-type]
-        (lambda: fact("vip"), "at least one value"),
         (lambda: table("price"), "at least one column"),
         (lambda: stream(), "the name of a stream"),
         (lambda: together(), "at least one item"),
+        (lambda: either("a: A(x)"), "either takes at least two choices"),
+        (lambda: either("a: A(x)", []), "each choice at least one item"),
         (lambda: while_("w").no("q < 5"), "expected an event"),
         (lambda: while_("w").no(RuleItem(parse_items("a before b")[0])), "expected an event"),  # type: ignore[arg-type]
     ],
@@ -162,3 +169,30 @@ def test_what_is_refused_at_once(build: Callable[[], object], code: str) -> None
 def test_what_is_no_part_of_a_rule(build: Callable[[], object], message: str) -> None:
     with pytest.raises((TypeError, ValueError), match=message):
         build()
+
+
+def test_policies_with_attributes_by_position() -> None:
+    """The names of the attributes are known only with the tables."""
+    events = {"A": pa.table({"t": [1, 2], "x": [1, 2]}), "B": pa.table({"t": [3, 4], "y": [1, 1]})}
+    expected = {"RECENT": [(2, 3), (2, 4)], "CHRONICLE": [(1, 3), (2, 4)]}
+    for policy, intervals in expected.items():
+        found = ensue.run(events, f"RULE h(p, q) <- A(p), B(q) MATCH {policy}", time="t")["h"].to_pylist()
+        assert [(row["start"], row["end"]) for row in found] == intervals
+        assert [row["p"] for row in found] == [start for start, _ in intervals]
+
+
+def test_a_chosen_match_is_proved_by_its_rule() -> None:
+    events = pa.table({"t": [1, 2, 3], "type": ["A", "A", "B"], "x": [1, 1, 1]})
+    text = "RULE h(p) <- a: A(x=p), b: B(x=p), a before b MATCH RECENT"
+    proof = ensue.justify(events, text, {"start": 2, "end": 3, "p": 1}, time="t", type="type")
+    assert f"by {text}" in str(proof)
+
+
+def test_policies_of_a_rule() -> None:
+    built = rule("h", "x").when("a: A(x)", "b: B(x)", "a before b")
+    assert built.match("recent").to_text() == "RULE h(x) <- a: A(x), b: B(x), a before b MATCH RECENT"
+    assert built.consume().to_text() == "RULE h(x) <- a: A(x), b: B(x), a before b CONSUME"
+    with pytest.raises(QueryError, match="unknown policy `latest`"):
+        built.match("latest")
+    with pytest.raises(TypeError, match="expected a rule, found `FACT vip"):
+        fact("vip", 7).consume()

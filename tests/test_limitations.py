@@ -317,9 +317,10 @@ PARTS: dict[str, tuple[str, ...]] = {
         "APERIODIC(A a, B b, C c)",
         "UNLESS(B b)(A a, C c)",
     ),
-    "NEXT, ANY, `APERIODIC*`, `PERIODIC`, `PERIODIC*`, `RELATIVE+`": (
+    "NEXT, EXCEPT, ANY, `APERIODIC*`, `PERIODIC`, `PERIODIC*`, `RELATIVE+`": (
         "NEXT(A a, B b)",
         "ANY(2, A a, B b, C c)",
+        "EXCEPT(A a, SEQ(B b, A c))",
         "APERIODIC*(A a, B b, C c)",
         "PERIODIC(A a, 1 second, C c)",
         "PERIODIC*(A a, 1 second, C c)",

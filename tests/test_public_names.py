@@ -22,14 +22,14 @@ VERBS = """detect detect_batches run start matching events explain why_not waiti
 parse stream_state spark_session"""
 VALUES = """Program Query Pattern Results Report Detector DetectorStep StreamHandle WhyNot Proof HtmlReport Events
 Limits Rows"""
-BUILDERS = "event seq all_of any_of absent var rule rows"
+BUILDERS = "event seq all_of any_of absent var rule rows function"
 ERRORS = "EnsueError QueryError SchemaError LimitError StateError SetupError EnsueWarning EnsueNotice"
 NAMESPACES = {
     "fn": """Value avg call case collect_set count count_distinct field first flatten last lineage list max min prev
     probability same span_end span_start stddev sum value""",
-    "ops": """any_event anyone aperiodic aperiodic_list both chain concurrent follows next_to not_follows not_precedes
-    periodic periodic_list precedes prior_to relative simultaneous unless""",
-    "rules": "RuleItem RuleStatement atom fact name on rule stream table timer together while_",
+    "ops": """any_event anyone aperiodic aperiodic_list both chain concurrent except_for follows next_to not_follows
+    not_precedes periodic periodic_list precedes prior_to relative simultaneous unless""",
+    "rules": "RuleItem RuleStatement atom either fact name on rule stream table timer together while_",
     "constraints": "Constraint ConstraintsLike ends ends_within exclusive implies prior require",
     "actions": "Call Deliveries Delivery RejectedCall act kafka spark_sink table_sink webhook",
     "beliefs": "Beliefs State TrackingOptions of state track",

@@ -36,6 +36,7 @@ from .plan.plans import Limits as Limits
 from .programs import Program as Program
 from .programs import explain as explain
 from .programs import parse as parse
+from .python.functions import function as function
 from .python.patterns import Pattern as Pattern
 from .python.patterns import Query as Query
 from .python.patterns import absent as absent

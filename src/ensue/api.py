@@ -182,7 +182,8 @@ def detect(
     statements = single_statement(query, constraints)
     source = described(events, time, type, end, order, probability, alternatives, tick=tick, tables=tables)
     options, eager = Options(limit=match_limit(limits)), emit != "complete" and checked_emit(emit, statements)
-    fixed, period = fixed_tables(source.tables, statements, source.offered), Period(since, until)
+    fixed = fixed_tables(source.tables, statements, source.offered, options.limit)
+    period = Period(since, until)
     if are_frames(source.table):
         from ensue.runtimes.spark.detection import detect_frames
 
@@ -266,7 +267,8 @@ def run(
     names = Program(statements).names
     source = described(events, time, type, end, order, probability, alternatives, tick=tick, tables=tables)
     options, eager = Options(limit=match_limit(limits)), emit != "complete" and checked_emit(emit, statements)
-    fixed, period = fixed_tables(source.tables, statements, source.offered), Period(since, until)
+    fixed = fixed_tables(source.tables, statements, source.offered, options.limit)
+    period = Period(since, until)
     if are_frames(source.table):
         from ensue.runtimes.spark.detection import detect_frames
 

@@ -164,7 +164,9 @@ class Detector:
             refuse_ends(self._questions, end)
         if self._statements is not None:
             refuse_ahead(self._statements, end)
-        self._fixed = {} if self._statements is None else fixed_tables(tables, self._statements)
+        self._fixed = (
+            {} if self._statements is None else fixed_tables(tables, self._statements, limit=match_limit(limits))
+        )
         self._columns = Columns(time, type, end, probability, alternatives, order)
         self._match_id = match_id
         self._violations = violations

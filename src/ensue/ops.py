@@ -19,6 +19,7 @@ __all__ = [
     "both",
     "chain",
     "concurrent",
+    "except_for",
     "follows",
     "next_to",
     "not_follows",
@@ -120,7 +121,7 @@ def periodic(opening: PatternLike, every: WindowLike, until: PatternLike | None 
 
 
 def periodic_list(opening: PatternLike, every: WindowLike, until: PatternLike) -> Pattern:
-    """An opening event and its closing event, with the list of the moments between: `PERIODIC*(x, d, z)`.
+    """An opening event, each closing event at least a period later, and the moments: `PERIODIC*(x, d, z)`.
 
     >>> periodic_list("Open o", "1h", "Close c").named("p")
     Pattern("PERIODIC*(Open o, 1h, Close c) AS p")
@@ -147,7 +148,7 @@ def relative(first: PatternLike, second: PatternLike) -> Pattern:
 
 
 def chain(item: PatternLike) -> Pattern:
-    """Each combination of one or more matches, each before the next: `RELATIVE+(x)`.
+    """Each match, with the list of it and all matches before it: `RELATIVE+(x)`.
 
     >>> chain("A a")
     Pattern("RELATIVE+(A a)")
@@ -189,6 +190,15 @@ def concurrent(one: PatternLike, other: PatternLike) -> Pattern:
     Pattern("CONCURRENT(A a, B b)")
     """
     return _operation("CONCURRENT", one, other)
+
+
+def except_for(item: PatternLike, other: PatternLike) -> Pattern:
+    """Each match at which the other pattern does not end: `EXCEPT(x, y)`.
+
+    >>> except_for(any_event("e"), "SEQ(A a, B b)")
+    Pattern("EXCEPT(ANY EVENT e, SEQ(A a, B b))")
+    """
+    return _operation("EXCEPT", item, other)
 
 
 def any_event(

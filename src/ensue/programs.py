@@ -19,13 +19,14 @@ from ensue.nodes.patterns import PatternQuery, Statements
 from ensue.nodes.rules import Ruleset
 from ensue.plan.lawfulness import laws_by_query
 from ensue.text.citations import joined
-from ensue.text.parser import file_statements, parse_statements
+from ensue.text.parser import NO_FUNCTIONS, file_statements, parse_statements
 from ensue.text.render import render_statements
 from ensue.text.rule_builder import ruleset_of
 
 if TYPE_CHECKING:
     from ensue.constraints import ConstraintsLike
     from ensue.plan.description import Explanation
+    from ensue.python.functions import QueryFunction
     from ensue.python.patterns import Pattern, Query
     from ensue.python.rows import Rows
     from ensue.python.state import State
@@ -97,10 +98,11 @@ class Program:
 
 @helpful
 @collector_paused()
-def parse(query: str | Path, name: str | None = None) -> Program:
+def parse(query: str | Path, name: str | None = None, functions: Sequence[QueryFunction] = ()) -> Program:
     """Parse one or more statements and check everything that can be checked without data.
 
     `query` is a text, or a `pathlib.Path` of a file to read. Errors cite `name`, by default "query" or the file name.
+    `functions` are functions of your own, made with `ensue.function`, which the query calls by name.
 
     >>> parse("PATTERN SEQ(A a, NOT B b) ").queries
     Traceback (most recent call last):
@@ -111,10 +113,15 @@ def parse(query: str | Path, name: str | None = None) -> Program:
       |                  ^^^^^^^
     hint: add WITHIN to the whole pattern, or put the NOT between two items of a SEQ
     """
+    known: Mapping[str, object] = NO_FUNCTIONS
+    if functions:
+        from ensue.expr.user_functions import by_name
+
+        known = by_name(functions)
     if isinstance(query, str):
-        return Program(checked(parse_statements(query, name or "query")))
+        return Program(checked(parse_statements(query, name or "query", known)))
     if isinstance(query, Path):
-        return Program(checked(file_statements(query, name)))
+        return Program(checked(file_statements(query, name, known)))
     raise _not_a_query(query)
 
 
@@ -187,9 +194,11 @@ def stages_text(statements: CheckedProgram) -> str:
 
 def explanation_text(statements: CheckedProgram, time: str, end: str | None = None) -> str:
     """What each statement means and how it will run."""
-    from ensue.plan.description import PlainText
+    from ensue.plan.description import PlainText, tables_in_words
 
-    return PlainText("\n\n".join(entry.to_text() for entry in explained_statements(statements, time, end)))
+    entries = [entry.to_text() for entry in explained_statements(statements, time, end)]
+    tables = "" if statements.ruleset is None else tables_in_words(statements.ruleset)
+    return PlainText("\n\n".join([tables, *entries] if tables else entries))
 
 
 def explained_statements(statements: CheckedProgram, time: str, end: str | None = None) -> list[Explanation]:
@@ -375,4 +384,7 @@ def _no_pattern(statements: Statements) -> QueryError:
     hint = "add a PATTERN; constraints only describe its events"
     if statements.declared or statements.selections:
         hint = "add a PATTERN that uses the declared streams; a STREAM alone has no result"
+    if statements.ruleset is not None and statements.ruleset.table_rules:
+        place = statements.ruleset.table_rules[0].span
+        hint = "add a rule or a PATTERN over events; rules over tables alone derive tables, which have no result"
     return QueryError([Problem("no-pattern", "the query has no PATTERN", place, hint=hint)], statements.source)

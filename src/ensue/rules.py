@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from ensue.errors import Problem, QueryError
@@ -11,6 +11,7 @@ from ensue.nodes.expressions import Binary, Expr, Field, Literal
 from ensue.nodes.patterns import Events, Statements
 from ensue.python.patterns import raise_any
 from ensue.python.values import ConditionLike, Value, Variable, WindowLike, condition_node, value_node, window
+from ensue.text.operands import policy_problems
 from ensue.text.parser import parse_argument, parse_items
 from ensue.text.render import render_statements
 from ensue.text.render_parts import render_item
@@ -27,6 +28,7 @@ __all__ = [
     "RuleItem",
     "RuleStatement",
     "atom",
+    "either",
     "fact",
     "name",
     "on",
@@ -149,6 +151,10 @@ class AtomItem(Interval):
     def named(self, name: str) -> AtomItem:
         """The item with a name: `name: order(id)`."""
         return AtomItem(replace(self.atom, name=name))
+
+    def __invert__(self) -> RuleItem:
+        """No row of a table has these values: `not blocked(ip)`."""
+        return RuleItem(rules.Absent(self.atom))
 
     @property
     def atom(self) -> rules.Atom:
@@ -287,6 +293,21 @@ def together(*items: IntervalLike) -> ItemGroup:
     return ItemGroup(tuple(map(name_of, items)))
 
 
+def either(*choices: ItemLike | Sequence[ItemLike]) -> RuleItem:
+    """One of several choices, each an item or a list of items: `a: login(id) OR (b: reset(id), q < 3)`.
+
+    >>> either("a: login(id)", ["b: reset(id, q)", name("q") < 3])
+    RuleItem("a: login(id) OR (b: reset(id, q), q < 3)")
+    """
+    listed: list[Sequence[ItemLike]] = []
+    for choice in choices:
+        listed.append(choice if isinstance(choice, list | tuple) else [choice])  # type: ignore[list-item]
+    bodies = [tuple(item for thing in choice for item in items_of(thing)) for choice in listed]
+    if len(bodies) < 2 or not all(bodies):
+        raise ValueError("either takes at least two choices, and each choice at least one item")
+    return RuleItem(rules.alternatives(bodies))
+
+
 ItemLike = RuleItem | Value | rules.Item | Expr | str
 
 
@@ -362,6 +383,26 @@ class RuleStatement:
     def __repr__(self) -> str:
         return f'RuleStatement("{self.to_text()}")'
 
+    def match(self, policy: str) -> RuleStatement:
+        """The rule with a policy that selects among its matches: `MATCH RECENT`.
+
+        >>> rule("pair", "x").when("a: A(x)", "b: B(x)", "a before b").match("recent")
+        RuleStatement("RULE pair(x) <- a: A(x), b: B(x), a before b MATCH RECENT")
+        """
+        _check_text("match", policy)
+        raise_any(policy_problems(policy))
+        return RuleStatement(replace(self._rule, policy=policy.upper()))
+
+    def consume(self) -> RuleStatement:
+        """The rule with each event used in at most one of its matches: `CONSUME`."""
+        return RuleStatement(replace(self._rule, consume=True))
+
+    @property
+    def _rule(self) -> rules.Rule:
+        if not isinstance(self.node, rules.Rule):
+            raise TypeError(f"expected a rule, found `{self.to_text()}`")
+        return self.node
+
     def to_text(self) -> str:
         """The statement as text, which parses to an equal statement."""
         return render_statements(Statements((), ruleset=ruleset_of([self.node]))).removesuffix(";\n")
@@ -402,8 +443,6 @@ def fact(table: str, /, *values: object, **by_column: object) -> RuleStatement:
     """
     _check_name("fact", table)
     raise_any(mixed_arguments([*(None for _ in values), *by_column]))
-    if not values and not by_column:
-        raise ValueError("fact takes at least one value")
     literals = tuple(_literal(value) for value in (values or by_column.values()))
     return RuleStatement(rules.Fact(table, literals, tuple(by_column) or None))
 

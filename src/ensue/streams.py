@@ -32,6 +32,7 @@ from ensue.text.render import render_pattern
 
 if TYPE_CHECKING:
     from ensue.lower.phases import LoweredProgram
+    from ensue.python.functions import QueryFunction
     from ensue.runtimes.spark.frames import FrameInput
     from ensue.runtimes.spark.handle import StreamHandle
 
@@ -109,7 +110,7 @@ def start(
     names = Program(statements).names
     options, eager = Options(limit=match_limit(limits)), checked_emit(emit, statements)
     refuse_ahead(statements, source.columns.end, eager)
-    planned, inputs = _planned(source, statements, match_id)
+    planned, inputs = _planned(source, statements, match_id, options.limit)
     patterns = names[: len(statements.results)]
     if violations is not None:
         planned, names = with_violations(planned, statements), (*names, VIOLATIONS)
@@ -123,14 +124,14 @@ def start(
 
 
 def _planned(
-    source: DescribedEvents, statements: LoweredProgram, match_id: bool
+    source: DescribedEvents, statements: LoweredProgram, match_id: bool, limit: int | None
 ) -> tuple[ProgramPlan, tuple[FrameInput, ...]]:
     """The plan of all patterns, and the DataFrames that it reads."""
     from ensue.runtimes.spark.frames import empty_tables, frame_inputs
     from ensue.runtimes.spark.java import require_pyspark
 
     require_pyspark()
-    fixed = fixed_tables(source.tables, statements, source.offered)
+    fixed = fixed_tables(source.tables, statements, source.offered, limit)
     planned = plan_queries(empty_tables(source.table), statements, source.columns, match_id, fixed)
     warn_of_unusable(planned)
     inputs = frame_inputs(source.table, planned.inputs)
@@ -236,6 +237,7 @@ def stream_state(
     spark: Any = None,
     *,
     kept_events: bool = False,
+    functions: Sequence[QueryFunction] = (),
 ) -> Any:
     """Returns the state of a running or stopped stream as a DataFrame with one row per key.
 
@@ -244,13 +246,15 @@ def stream_state(
     oldest event at the watermark, and what the key waits for.
 
     With `kept_events`, it returns these events: one DataFrame, or one per stream, like the input of the stream, with
-    the columns that its queries read. If no events are kept, the DataFrame has no columns.
+    the columns that its queries read. If no events are kept, the DataFrame has no columns. `functions` are the
+    functions of your own that its queries call.
     """
+    from ensue.expr.user_functions import by_name
     from ensue.runtimes.spark.session import running_session, spark_session
     from ensue.runtimes.spark.state import read_events_of, read_state_of
 
     read = read_events_of if kept_events else read_state_of
-    return read(spark or running_session() or spark_session(), checkpointLocation.rstrip("/"))
+    return read(spark or running_session() or spark_session(), checkpointLocation.rstrip("/"), by_name(functions))
 
 
 @helpful

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pytest
 
 import ensue
-from case_files import CASES, read_cases
+from case_files import case_files, ready_cases
 from ensue import Query
 from ensue.beliefs import State
 from ensue.rules import RuleStatement
@@ -116,8 +116,8 @@ def texts() -> Iterator[str]:
         for node in ast.walk(ast.parse(example.text)):
             if isinstance(node, ast.Constant) and isinstance(node.value, str) and STATEMENT.match(node.value):
                 yield node.value
-    for path in sorted(CASES.glob("*.txt")):
-        yield from (case.query for case in read_cases(path)[0] if case.errors)
+    for path in case_files():
+        yield from (case.query for case in ready_cases(path) if case.errors)
     errors = Path(__file__).parents[1] / "lang" / "syntax_errors.txt"
     for case in filter(None, re.split(r"^====\n", errors.read_text("utf-8"), flags=re.MULTILINE)):
         yield case.partition("\n----\n")[0]

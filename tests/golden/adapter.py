@@ -154,7 +154,9 @@ def _steps(question: Question) -> list[Any]:
 
 def _shown_step(step: ensue.DetectorStep, question: Question) -> dict[str, Any]:
     late = step.late.values() if isinstance(step.late, Mapping) else [step.late]
-    shown = {"matches": _shown(step.matches, question), "late": sum(table.num_rows for table in late)}
+    several = isinstance(step.matches, Mapping)
+    found = {name: _shown(table, question) for name, table in step.matches.items()} if several else None
+    shown = {"matches": found or _shown(step.matches, question), "late": sum(table.num_rows for table in late)}
     return shown if step.violations is None else {**shown, "violations": _shown(step.violations, question)}
 
 

@@ -21,7 +21,7 @@ from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 
 import ensue
-from case_files import CASES, Case, read_cases
+from case_files import Case, case_files, ready_cases
 from constraints.strategies import constraint_sets, lawful_traces, mixed, plain_queries
 from golden.adapter import Answer, Question, Rows, answer_of, to_json
 from inside import (
@@ -404,7 +404,7 @@ def kind_of(values: Iterable[Any]) -> str:
 
 
 def case_questions() -> list[Question]:
-    return [question_of_case(case) for path in sorted(CASES.glob("*.txt")) for case in read_cases(path)[0]]
+    return [question_of_case(case) for path in case_files() for case in ready_cases(path)]
 
 
 REFUSED_EVENTS = Rows(

@@ -82,7 +82,7 @@ def test_several_problems_are_reported_at_once_in_the_order_of_the_text() -> Non
         (parse_pattern, "Queued+ q", "write the repetition after the variable: `Queued q+`"),
         (parse_expression, "x = 1, y = 2", "join conditions with AND"),
         (parse_returns, "*", "omit RETURN to get whole events"),
-        (parse_items, "o: order(id) AND s: shipped(id)", "separate items with `,`"),
+        (parse_items, "o: order(id) & s: shipped(id)", "separate items with `,`"),
         (parse_items, "o befor s", "did you mean `before`?"),
         (parse_items, "o: order", "put the arguments of `order` in parentheses: `order(...)`"),
         (parse_window, "'10 seconds'", "write `10s`"),

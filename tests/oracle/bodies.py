@@ -10,6 +10,7 @@ from itertools import groupby, product
 from typing import Any
 
 from inside import (
+    Absent,
     Atom,
     Call,
     Causes,
@@ -172,7 +173,7 @@ class Body:
     @cached_property
     def places(self) -> Counter[str]:
         """In how many places of arguments each name stands."""
-        everywhere = [*self.atoms.values(), *(item.atom for item in self.whiles.values())]
+        everywhere = [*self.atoms.values(), *(item.atom for item in (*self.whiles.values(), *self.of(Absent)))]
         return Counter(name for atom in everywhere for name in names_of(atom))
 
     @cached_property
@@ -251,23 +252,8 @@ class Body:
         return names
 
     def binds_different(self, things: dict[str, Bindable]) -> bool:
-        wholes = [self.whole(key, things) for key, thing in things.items() if isinstance(thing, OracleEvent)]
-        return len(set(wholes)) == len(wholes)
-
-    def whole(self, key: str, things: dict[str, Bindable]) -> tuple[object, ...]:
-        """What counts as one event; with rows of tables it is one of its own."""
-        has_rows = any(isinstance(thing, Row) and self.carriers[other] == key for other, thing in things.items())
-        return (things[key].id, key) if has_rows else (things[key].id,)
-
-    @cached_property
-    def carriers(self) -> dict[str, str]:
-        """The event item with which the row of each table item goes."""
-        events = [key for key, atom in self.atoms.items() if atom.stream not in self.facts.tables]
-        carriers = {}
-        for key in self.atoms.keys() - set(events):
-            sharing = [one for one in events if set(names_of(self.atoms[one])) & set(names_of(self.atoms[key]))]
-            carriers[key] = (sharing or events)[0]
-        return carriers
+        ids = [thing.id for thing in things.values() if isinstance(thing, OracleEvent)]
+        return len(set(ids)) == len(ids)
 
     def spans_of(self, things: dict[str, Bindable]) -> dict[str, Span]:
         spans = {key: Span(thing.s, thing.e) for key, thing in things.items() if isinstance(thing, OracleEvent)}
@@ -295,6 +281,9 @@ class Body:
                 return max(span.e for span in inside) - min(span.s for span in inside) <= length_of(item.window)
             case Causes():
                 return (choice.things[item.cause].id, choice.things[item.effect].id) in self.facts.causes
+            case Absent():
+                rows = self.facts.tables[item.atom.stream]
+                return all(self.agreed(item.atom, row, choice.names) is None for row in rows)
             case While(collects=False):
                 return not self.inside(next(key for key, one in self.whiles.items() if one is item), choice)
         return True
@@ -303,13 +292,11 @@ class Body:
         """What lies in the interval of a `while` and agrees with the choice, in the order of time and arrival."""
         item = self.whiles[key]
         around = choice.spans[item.interval]
-        taken = {
-            self.whole(one, choice.things) for one, thing in choice.things.items() if isinstance(thing, OracleEvent)
-        }
+        taken = {thing.id for thing in choice.things.values() if isinstance(thing, OracleEvent)}
         narrowing = [conjunct for conjunct in self.conditions if self.owner(conjunct) == key]
         found = []
         for event in self.facts.of(item.atom):
-            if (event.id,) in taken or not (around.s < event.s and event.e < around.e):
+            if event.id in taken or not (around.s < event.s and event.e < around.e):
                 continue
             names = self.agreed(item.atom, event, choice.names)
             if names is None:
@@ -356,14 +343,22 @@ class Body:
 
     # The head
 
-    def heads(self) -> Iterator[tuple[tuple[Value, ...], Choice]]:
-        """The values of the head's arguments for every choice that fits, and for every group of it."""
+    def heads(
+        self, choose: Callable[[Body, Sequence[Choice]], Sequence[Choice]]
+    ) -> Iterator[tuple[tuple[Value, ...], Choice]]:
+        """The values of the head's arguments for every choice that fits and is chosen, and for every group of it."""
         expressions = [self.resolved(argument.expression) for argument in self.rule.arguments]
-        for choice in self.choices():
-            for group, values in self.groups(expressions, choice):
-                if all(self.judged(conjunct, group) for conjunct in self.conditions):
-                    lookup, lists = self.lookup(group, values), self.lists(group)
-                    yield tuple(evaluate(expression, lookup, lists) for expression in expressions), group
+        found = [
+            (group, values)
+            for choice in self.choices()
+            for group, values in self.groups(expressions, choice)
+            if all(self.judged(conjunct, group) for conjunct in self.conditions)
+        ]
+        kept = choose(self, [group for group, _ in found])
+        for group, values in found:
+            if any(group is one for one in kept):
+                lookup, lists = self.lookup(group, values), self.lists(group)
+                yield tuple(evaluate(expression, lookup, lists) for expression in expressions), group
 
     def groups(self, expressions: list[Expr], choice: Choice) -> Iterator[tuple[Choice, dict[str, Choice]]]:
         """The choice with the lists of one group each, and an element of each that has the group's values."""
@@ -394,6 +389,17 @@ def fields_outside_of_aggregates(expr: Any) -> Iterator[tuple[str | None, str]]:
     elif isinstance(expr, tuple):
         for part in expr:
             yield from fields_outside_of_aggregates(part)
+
+
+def fields_in(expr: Any) -> list[tuple[str | None, str]]:
+    """The fields of an expression."""
+    if isinstance(expr, Field):
+        return [(expr.variable, expr.name)]
+    if isinstance(expr, tuple):
+        return [field for part in expr for field in fields_in(part)]
+    return (
+        [field for item in fields(expr) for field in fields_in(getattr(expr, item.name))] if is_dataclass(expr) else []
+    )
 
 
 def in_groups(elements: Sequence[Choice], names: Sequence[str]) -> list[tuple[Choice, ...]]:

@@ -188,7 +188,7 @@ class Choices:
                     if follows(pair.spans[one], pair.spans[other], d)
                 ]
             case "RELATIVE+":
-                return self.repetitions(path, 1, None)
+                return self.repetitions(path, 1, 1)
             case "PERIODIC":
                 return [
                     moment.with_span(path, self.span_of(moment, path))
@@ -206,7 +206,7 @@ class Choices:
         bound = [pair.spans[place] for place in self.bound_parts(path)]
         x, y = bound[0], bound[-1]
         match part.operator:
-            case "NOTFOLLOWS" | "NOTPRECEDES":
+            case "NOTFOLLOWS" | "NOTPRECEDES" | "EXCEPT":
                 return True
             case "FOLLOWS":
                 return follows(x, y, length_of(part.window))
@@ -214,8 +214,10 @@ class Choices:
                 return follows(y, x, length_of(part.window))
             case "RELATIVE":
                 return x.is_before(y, self.ties)
-            case "APERIODIC" | "APERIODIC*" | "PERIODIC*" | "UNLESS":
+            case "APERIODIC" | "APERIODIC*" | "UNLESS":
                 return x.is_before(y)
+            case "PERIODIC*":
+                return x.is_before(y) and x.e + length_of(part.window) <= y.e
             case "PRIOR":
                 return x.e < y.e
             case "SIMULTANEOUS":
@@ -256,7 +258,7 @@ class Choices:
     def with_moments_between(self, pair: Candidate, part: Operation, path: Path) -> Candidate:
         d = length_of(part.window)
         after, until = pair.spans[*path, 0].e + d, pair.spans[*path, 1].e
-        return replace(pair, moments=pair.moments | {path: tuple(range(after, until, d))})
+        return replace(pair, moments=pair.moments | {path: tuple(range(after, until + 1, d))})
 
     # Section 4: windows
 

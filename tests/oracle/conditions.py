@@ -5,9 +5,12 @@ from __future__ import annotations
 import math
 import re
 import statistics
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
 
 from inside import (
     Between,
@@ -43,6 +46,13 @@ class Lists:
     elements: Callable[[set[str]], list[Lookup]]
     previous: Lookup | None = None
     lineage: Callable[[str | None], tuple[int, ...]] | None = None
+
+
+def of_one_row(function: Any, values: Sequence[Value]) -> Value:
+    """What a function of the user gives for a single row."""
+    columns = [pa.array([value], kind) for value, kind in zip(values, function.takes, strict=True)]
+    (result,) = function.call(*columns).to_pylist()
+    return result
 
 
 def holds(condition: Expr, lookup: Lookup, lists: Lists | None = None) -> bool:
@@ -98,6 +108,9 @@ def evaluate(expr: Expr, lookup: Lookup, lists: Lists | None = None) -> Value:
                 if holds(condition, lookup, lists):
                     return plain(evaluate(value, lookup, lists))
             return None if expr.default is None else plain(evaluate(expr.default, lookup, lists))
+        case Call() if expr.function is not None:
+            values = [plain(evaluate(argument, lookup, lists)) for argument in expr.arguments]
+            return plain(of_one_row(expr.function, values))
         case Call():
             return call(expr.name, [plain(evaluate(argument, lookup, lists)) for argument in expr.arguments])
         case StructMember():

@@ -36,6 +36,7 @@ from oracle.tree import (
     calls_in,
     conjuncts_of,
     homes,
+    is_chain,
     is_collected,
     is_forbidden,
     is_inside,
@@ -54,7 +55,7 @@ from oracle.tree import (
     walk,
 )
 
-FIRST_AFTER = {"UNLESS": (1, 2), "APERIODIC*": (0, 2), "PERIODIC*": (0, 1)}
+FIRST_AFTER = {"UNLESS": (1, 2), "APERIODIC*": (0, 2)}
 """The operators whose `z` is a first one after `x`, with the places of `x` and `z`."""
 
 
@@ -103,8 +104,12 @@ class Partition(Choices):
             for place in self.inner_scopes[scope]
             if is_inside(place, below) and self.anchor[place] in around.spans
         ]
-        for place in self.in_order_of_need([place for place in inner if is_collected(self.pattern, place)]):
+        listed = [place for place in inner if is_collected(self.pattern, place) or is_chain(self.pattern, place)]
+        for place in self.in_order_of_need(listed):
             elements = self.collect(match or around, around, place)
+            if is_chain(self.pattern, place):
+                last = around.rounds[place]
+                elements = tuple(sorted((*elements, *last), key=lambda each: self.place_in_list(each, place)))
             if not self.is_enough(elements, place):
                 return None
             around = replace(around, collected=around.collected | {place: elements})
@@ -209,6 +214,9 @@ class Partition(Choices):
 
     def is_violated(self, match: Candidate, around: Candidate, scope: Path) -> bool:
         """Whether there is a forbidden match: in its scope, of unused events, obeying its conditions and negations."""
+        operation = part_at(self.pattern, scope[:-1])
+        if isinstance(operation, Operation) and operation.operator == "EXCEPT":
+            return self.ends_together(match, around, scope)
         return any(
             (together := join(around, forbidden)) is not None
             and self.lies_in(match, around, forbidden, scope)
@@ -216,9 +224,27 @@ class Partition(Choices):
             for forbidden in self.candidates(scope)
         )
 
+    def ends_together(self, match: Candidate, around: Candidate, scope: Path) -> bool:
+        """Whether a forbidden match ends in an event in which the item of an EXCEPT ends. It may use the item's."""
+        item = (*scope[:-1], 0)
+        names = names_below(self.pattern, item)
+        rest = around.outside(item, names)
+        outside = {id(event) for event in rest.events()}
+        own = [event for event in around.events() if id(event) not in outside]
+        last = {event.id for event in own if event.e == around.spans[item].e}
+        return any(
+            any(event.id in last and event.e == forbidden.spans[scope].e for event in forbidden.events())
+            and join(rest, forbidden) is not None
+            and self.checked(overlay(around, forbidden), scope, match) is not None
+            for forbidden in self.candidates(scope)
+        )
+
     def lies_in(self, match: Candidate, around: Candidate, inner: Candidate, scope: Path) -> bool:
         """Whether a match of what is forbidden or collected lies where that counts."""
         operation = part_at(self.pattern, scope[:-1])
+        if is_chain(self.pattern, scope):
+            is_earlier = inner.spans[scope].is_before(around.spans[scope[:-1]], self.ties)
+            return is_earlier and self.lies_after_left_end(match, around, inner, scope)
         if isinstance(operation, Operation):
             return self.lies_in_operation(operation, around, inner.spans[scope], scope[:-1])
         return self.lies_after_left_end(match, around, inner, scope) and self.lies_before_right_end(

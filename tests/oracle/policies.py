@@ -5,35 +5,81 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator
 
-from inside import Same, Within
+from inside import NamedPattern, Repeat, Same, Within
 from oracle.model import Candidate, Span, hull, join
 from oracle.partition import Partition, is_in_reach
-from oracle.tree import WHOLE, Path, is_inside, names_below, names_in, part_at, scope_of, variable_at, walk
+from oracle.tree import (
+    WHOLE,
+    Path,
+    is_inside,
+    names_below,
+    names_in,
+    part_at,
+    right_neighbour,
+    scope_of,
+    variable_at,
+    walk,
+)
 
 
 def picked(partition: Partition, found: Iterable[Candidate]) -> list[Candidate]:
     """The matches that are chosen at every FIRST and LAST."""
     everything = list(found)
     kept = everything
-    for pick in partition.picks:
-        latest = part_at(partition.pattern, pick).latest
-        rivals: dict[object, list[Span]] = {}
+    for places in chosen_together(partition):
+        rivals: dict[object, list[Candidate]] = {}
         for match in everything:
-            rivals.setdefault(the_rest(partition, match, pick), []).append(match.spans[pick])
+            rivals.setdefault(the_rest(partition, match, places), []).append(match)
         kept = [
             match
             for match in kept
             if not any(
-                match.spans[pick].ends_before(other) if latest else other.ends_before(match.spans[pick])
-                for other in rivals[the_rest(partition, match, pick)]
+                is_better(partition, other, match, places) for other in rivals[the_rest(partition, match, places)]
             )
         ]
     return kept
 
 
-def the_rest(partition: Partition, match: Candidate, pick: Path) -> object:
-    """What a match binds besides an item. What its collections list follows from the rest."""
-    rest = match.outside(pick, names_below(partition.pattern, pick))
+def chosen_together(partition: Partition) -> list[list[Path]]:
+    """The items with FIRST or LAST that something has to come after are chosen together, each other one alone."""
+    pattern, picks = partition.pattern, partition.picks
+    joint = [
+        pick
+        for pick in picks
+        if right_neighbour(pattern, pick) is not None
+        and not any(is_inside(pick, other) and pick != other for other in picks)
+    ]
+    return [joint, *([pick] for pick in picks if pick not in joint)]
+
+
+def is_better(partition: Partition, other: Candidate, match: Candidate, places: list[Path]) -> bool:
+    """Whether the other match is better at the first of the items at which they differ."""
+    for pick in places:
+        latest = part_at(partition.pattern, pick).latest
+        for own, of_other in zip(compared(partition, match, pick), compared(partition, other, pick), strict=True):
+            earlier, later = (of_other, own) if latest else (own, of_other)
+            if later.ends_before(earlier):
+                return True
+            if earlier.ends_before(later):
+                return False
+    return False
+
+
+def compared(partition: Partition, match: Candidate, pick: Path) -> list[Span]:
+    """The interval of an item, or those of the elements of a repetition, from the last on."""
+    item = (*pick, 0)
+    while isinstance(part_at(partition.pattern, item), Within | NamedPattern):
+        item = (*item, 0)
+    if isinstance(part_at(partition.pattern, item), Repeat):
+        return [element.spans[*item, 0] for element in reversed(match.rounds[*item, 0])]
+    return [match.spans[pick]]
+
+
+def the_rest(partition: Partition, match: Candidate, picks: list[Path]) -> object:
+    """What a match binds besides these items. What its collections list follows from the rest."""
+    rest = match
+    for pick in picks:
+        rest = rest.outside(pick, names_below(partition.pattern, pick))
     return (
         frozenset((user, event.id) for user, event in rest.uses().items()),
         frozenset(rest.branch.items()),

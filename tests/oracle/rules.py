@@ -6,18 +6,22 @@ worked out together, round by round, until a round derives nothing that is new.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from graphlib import TopologicalSorter
-from itertools import count
+from itertools import chain, count, product
 
 from inside import (
+    Absent,
+    Alternatives,
     Atom,
+    Condition,
     Event,
     Expr,
     Fact,
     Field,
     InTable,
+    Item,
     PatternQuery,
     Rule,
     Ruleset,
@@ -26,6 +30,7 @@ from inside import (
     While,
     change_expressions,
     rewrite_expression,
+    walk_expression,
 )
 from oracle.bodies import Body, Facts, Row
 from oracle.conditions import Value, same
@@ -33,6 +38,7 @@ from oracle.model import OracleEvent, OracleMatch
 from oracle.oracle import matches
 from oracle.programs import as_events
 from oracle.returns import name_of, origins_of
+from oracle.rule_choices import chosen
 from oracle.tree import walk
 
 MOST_ROUNDS = 100
@@ -61,21 +67,33 @@ def derive(
 
     `tables` are those that do not change; `attributes` the columns of streams and tables without a declaration.
     """
-    rules = program.ruleset or Ruleset()
-    looked_up = table_rows(rules, tables or {})
+    program = replace(program, ruleset=without_or(program.ruleset or Ruleset()))
     columns = attributes_of(program, attributes or {})
+    looked_up, program = with_derived_tables(program, table_rows(program.ruleset or Ruleset(), tables or {}), columns)
+    rules = program.ruleset or Ruleset()
     program = replace(program, statements=tuple(with_tables(query, looked_up, columns) for query in program.statements))
     made = {*rules.heads, *(query.name for query in program.declared)}
     known = [event for event in events if event.stream not in made]
     horizon = max((event.e for event in known), default=0)
-    facts = Facts(
-        known, table_rows(rules, tables or {}), attributes_of(program, attributes or {}), causes(rules, known)
-    )
+    facts = Facts(known, looked_up, columns, causes(rules, known))
     for stratum in strata(program):
         facts = replace(facts, events=[*facts.events, *worked_out(program, stratum, facts, horizon)])
     heads = {head: [event for event in facts.events if event.stream == head] for head in rules.heads}
     found = [matches(query, list(facts.events), horizon) for query in program.results]
     return Derived({head: in_order(heads[head]) for head in heads}, found, list(facts.events))
+
+
+def without_or(rules: Ruleset) -> Ruleset:
+    """One rule for each way to choose one side of each OR."""
+    return replace(rules, rules=tuple(replace(rule, body=body) for rule in rules.rules for body in ways(rule.body)))
+
+
+def ways(items: Sequence[Item]) -> list[tuple[Item, ...]]:
+    each = [
+        [way for choice in item.choices for way in ways(choice)] if isinstance(item, Alternatives) else [(item,)]
+        for item in items
+    ]
+    return [tuple(chain.from_iterable(parts)) for parts in product(*each)]
 
 
 def derived_between(derived: Derived, head: str, w0: float, w1: float) -> list[OracleEvent]:
@@ -96,14 +114,66 @@ def with_tables(
     query: PatternQuery, tables: Mapping[str, Sequence[Row]], columns: Mapping[str, Sequence[str]]
 ) -> PatternQuery:
     """The query with the values of the tables in which its conditions look something up."""
+    return change_expressions(query, lambda expr: with_values(expr, tables, columns))
 
+
+def with_values(expr: Expr, tables: Mapping[str, Sequence[Row]], columns: Mapping[str, Sequence[str]]) -> Expr:
     def known(part: Expr) -> Expr | None:
-        if not isinstance(part, InTable):
+        if not isinstance(part, InTable) or part.table not in tables:
             return None
         column = part.column or columns[part.table][0]
         return replace(part, values=[row.fields[column] for row in tables[part.table]])
 
-    return change_expressions(query, lambda expr: rewrite_expression(expr, known))
+    return rewrite_expression(expr, known)
+
+
+def rule_with_tables(rule: Rule, tables: Mapping[str, Sequence[Row]], columns: Mapping[str, Sequence[str]]) -> Rule:
+    body = (
+        replace(item, expression=with_values(item.expression, tables, columns)) if isinstance(item, Condition) else item
+        for item in rule.body
+    )
+    arguments = (replace(one, expression=with_values(one.expression, tables, columns)) for one in rule.arguments)
+    return replace(rule, body=tuple(body), arguments=tuple(arguments))
+
+
+# Derived tables
+
+
+def with_derived_tables(
+    program: Statements, tables: dict[str, list[Row]], columns: Mapping[str, Sequence[str]]
+) -> tuple[dict[str, list[Row]], Statements]:
+    """The tables with those that rules derive, and the program without these rules; round by round, stratum by
+    stratum, until no row is new."""
+    rules = program.ruleset or Ruleset()
+    heads = table_heads(rules, tables.keys())
+    own = [rule for rule in rules.rules if rule.head in heads]
+    needs = {head: {need for rule in own if rule.head == head for need in needed(rule)} & heads for head in heads}
+    for stratum in grouped(needs):
+        found: dict[str, dict[tuple[Value, ...], None]] = {head: {} for head in stratum}
+        for _ in range(MOST_ROUNDS):
+            tables = {**tables, **{head: rows_of(head, found[head], columns[head]) for head in stratum}}
+            before = {head: len(rows) for head, rows in found.items()}
+            for rule in (rule_with_tables(rule, tables, columns) for rule in own if rule.head in stratum):
+                for values, _ in Body(rule, Facts([], tables, columns)).heads(chosen):
+                    found[rule.head][by_position(rule, columns[rule.head], values)] = None
+            if before == {head: len(rows) for head, rows in found.items()}:
+                break
+        else:
+            raise RecursionError(f"{sorted(stratum)} derive something new in {MOST_ROUNDS} rounds")
+    others = tuple(rule_with_tables(rule, tables, columns) for rule in rules.rules if rule.head not in heads)
+    return tables, replace(program, ruleset=replace(rules, rules=others)) if program.ruleset else program
+
+
+def table_heads(rules: Ruleset, tables: Collection[str]) -> set[str]:
+    """The heads that need no event, at any depth."""
+    heads = {rule.head for rule in rules.rules} if tables else set()
+    needs = {head: {need for rule in rules.rules if rule.head == head for need in needed(rule)} for head in heads}
+    others: dict[str, set[str]] = {name: set() for name in set().union(*needs.values()) - heads}
+    return {head for head in heads if reachable(head, needs | others) <= {*heads, *tables}}
+
+
+def rows_of(table: str, found: Iterable[tuple[Value, ...]], columns: Sequence[str]) -> list[Row]:
+    return [Row(table, number, dict(zip(columns, values, strict=True))) for number, values in enumerate(found)]
 
 
 # What is declared
@@ -122,8 +192,8 @@ def attributes_of(program: Statements, given: Mapping[str, Sequence[str]]) -> di
         found.setdefault(fact.table, columns_of(fact, found))
     for table in rules.tables:
         found[table.name] = table.columns
-    for head in rules.heads:
-        found[head] = head_attributes(first_rule(rules, head))
+    for rule in rules.rules:
+        found[rule.head] = head_attributes(first_rule(rules, rule.head))
     return found
 
 
@@ -194,7 +264,11 @@ def strata(program: Statements) -> list[set[str]]:
     rules = program.ruleset or Ruleset()
     needs = {head: {need for rule in rules.rules if rule.head == head for need in needed(rule)} for head in rules.heads}
     needs |= {query.name: streams_in(query) for query in program.declared}
-    needs = {name: need & needs.keys() for name, need in needs.items()}
+    return grouped({name: need & needs.keys() for name, need in needs.items()})
+
+
+def grouped(needs: Mapping[str, set[str]]) -> list[set[str]]:
+    """The names, those together that need each other, each after what it needs."""
     reached = {name: reachable(name, needs) for name in needs}
     together = {
         name: frozenset({name, *(other for other in reached[name] if name in reached[other])}) for name in needs
@@ -206,8 +280,11 @@ def strata(program: Statements) -> list[set[str]]:
 
 
 def needed(rule: Rule) -> set[str]:
-    atoms = [item.atom if isinstance(item, While) else item for item in rule.body]
-    return {atom.stream for atom in atoms if isinstance(atom, Atom)}
+    atoms = [item.atom if isinstance(item, While | Absent) else item for item in rule.body]
+    values = [item.expression for item in rule.body if isinstance(item, Condition)]
+    values += [argument.expression for argument in rule.arguments]
+    lookups = {part.table for value in values for part in walk_expression(value) if isinstance(part, InTable)}
+    return {atom.stream for atom in atoms if isinstance(atom, Atom)} | lookups
 
 
 def streams_in(query: PatternQuery) -> set[str]:
@@ -253,7 +330,7 @@ def fixpoint(rules: Ruleset, stratum: set[str], facts: Facts) -> list[OracleEven
         after = dict(found)
         for rule in own:
             names = head_attributes(first_rule(rules, rule.head))
-            for values, choice in Body(rule, known).heads():
+            for values, choice in Body(rule, known).heads(chosen):
                 interval = choice.interval
                 key = rule.head, interval.s, interval.e, by_position(rule, names, values)
                 before = after[key].origins if key in after else ()

@@ -113,6 +113,12 @@ def is_repeated(pattern: Pattern, scope: Path) -> bool:
     )
 
 
+def is_chain(pattern: Pattern, scope: Path) -> bool:
+    """Whether the scope is the item of RELATIVE+: one match of it is bound, and listed with all before it."""
+    parent = part_at(pattern, scope[:-1])
+    return isinstance(parent, Operation) and parent.operator == "RELATIVE+"
+
+
 def is_list(pattern: Pattern, scope: Path) -> bool:
     """Whether the variables of the scope are lists outside of it."""
     return scope != WHOLE and (is_collected(pattern, scope) or is_repeated(pattern, scope))

@@ -82,6 +82,10 @@ def has_open_scope(pattern: Pattern) -> bool:
         or (right_neighbour(pattern, path) is None and isinstance(part_at(pattern, path[:-1]), Seq))
         for path, part in walk(pattern)
         if not is_positive(part) and not reaches_at(pattern, (*path, 0))
+    ) or any(
+        left_neighbour(pattern, path) is None and not reaches_at(pattern, (*path, 0))
+        for path, part in walk(pattern)
+        if isinstance(part, Operation) and part.operator == "RELATIVE+"
     )
 
 
@@ -132,7 +136,8 @@ def _problems_of_picks(query: PatternQuery) -> set[str]:
         if not isinstance(part, Pick):
             continue
         around = [part_at(pattern, path[:length]) for length in range(len(path))]
-        if any(is_inside(scope, path) and is_repeated(pattern, scope) for scope in scopes(pattern)):
+        repeated = any(is_inside(scope, path) and is_repeated(pattern, scope) for scope in scopes(pattern))
+        if repeated and not _has_pickable_rounds(part):
             found.add("repeated-pick")
         if (
             not around
@@ -144,6 +149,14 @@ def _problems_of_picks(query: PatternQuery) -> set[str]:
         if part.latest and right_neighbour(pattern, path) is None and not windows_of_whole(query):
             found.add("endless-last")
     return found
+
+
+def _has_pickable_rounds(pick: Pick) -> bool:
+    """A repetition of events with one number of elements."""
+    item = pick.item
+    while isinstance(item, Within | NamedPattern):
+        item = item.item
+    return isinstance(item, Repeat) and isinstance(item.item, Event) and item.least == item.most
 
 
 def _bound_events(pattern: Pattern) -> list[Path]:
@@ -215,7 +228,7 @@ def _in_sequence(pattern: Pattern, path: Path, is_there: Callable[[int, int], bo
 
 def _final_names(pattern: Pattern) -> set[str]:
     """The variables of the whole pattern that no choice among matches is about."""
-    firsts = ("UNLESS", "APERIODIC*", "PERIODIC*")
+    firsts = ("UNLESS", "APERIODIC*")
     return {
         name
         for name, path in occurrences(pattern)

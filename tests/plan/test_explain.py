@@ -36,7 +36,7 @@ def section(text: str, title: str) -> list[str]:
             "PERIODIC(A a, 5m, C c) AS p WITHIN 1h",
             ["p.e: a moment every 5m after a, up to 1h", "no C c that occurs after a and no later than p.e"],
         ),
-        ("PERIODIC*(A a, 5, C c) AS p", ["p: the list of moments, every 5 after a and before c"]),
+        ("PERIODIC*(A a, 5, C c) AS p", ["p: the list of moments, every 5 after a and up to c"]),
         ("APERIODIC*(A a, B b, C c)", ["b: the list of every B b that occurs after a and before c, possibly empty"]),
         ("SEQ(A a, T t+, B b)", ["t: the list of every T t after a and before b, at least 1"]),
         ("SEQ(A a, T t{2,4} ALL, B b)", ["t: the list of every T t after a and before b, 2 to 4"]),
@@ -47,6 +47,7 @@ def section(text: str, title: str) -> list[str]:
         ),
         ("SEQ(NOTFOLLOWS(A a, B b, 5), NOT C c, D d)", ["no C c later than 5 after a and before d"]),
         ("SIMULTANEOUS(A a, B b)", ["a and b at the same time"]),
+        ("EXCEPT(E e, SEQ(A a, B b))", ["no SEQ(A a, B b) that ends with e"]),
         ("CONCURRENT(A a, B b)", ["a and b overlap"]),
         ("FOLLOWS(A a, AND(B b, C c), 5)", ["  c no later than b", "  b before c"]),
         ("NEXT(A a, B b)", ["b is the next event after a, with no event between"]),
@@ -88,9 +89,9 @@ def test_branches_that_differ_in_more_than_rounds_are_all_shown() -> None:
     assert "  c: an event of C" in said
 
 
-def test_repetitions_without_a_limit() -> None:
+def test_the_list_of_a_chain_ends_with_the_match() -> None:
     said = section("PATTERN SEQ(A a, RELATIVE+(B b)) WITHIN 5", "GRAPH")
-    assert said[-1] == "longer repetitions are searched round by round until there are no more matches"
+    assert "b: the list of every B b after a and before one of b, and of that match itself" in said
 
 
 # -- choice ------------------------------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import ensue
-from case_files import CASES, read_cases
+from case_files import case_files, ready_cases
 from inside import (
     CATALOG_LOWERINGS,
     GRAPH_LOWERINGS,
@@ -63,9 +63,9 @@ def test_graphs_see_no_operators() -> None:
         assert spelled_out(spelled) == spelled
 
 
-@pytest.mark.parametrize("path", sorted(CASES.glob("*.txt")), ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", case_files(), ids=lambda path: path.stem)
 def test_every_stage_of_the_cases_can_be_shown(path: Path) -> None:
-    for case in read_cases(path)[0]:
+    for case in ready_cases(path):
         if not case.errors:
             for stage in stages(checked(parse_statements(case.query))):
                 assert render_stage(stage.statements)

@@ -88,9 +88,11 @@ def test_an_unknown_timer_with_a_length_without_a_unit() -> None:
 @pytest.mark.parametrize(
     ("rules", "heads"),
     [
-        ("RULE r(id) <- r(id), a(id=id)", "`r` never has events"),
-        ("RULE p(id) <- q(id); RULE q(id) <- p(id)", "`p`, `q` never have events"),
+        ("RULE r(id) <- r(id), a(id=id)", "`r` is always empty"),
+        ("RULE p(id) <- q(id); RULE q(id) <- p(id)", "`p`, `q` are always empty"),
         ("RULE p(id) <- q(id); RULE q(id) <- p(id); RULE q(id) <- a(id=id)", ""),
+        ("RULE p(id) <- p(id) OR a(id=id)", ""),
+        ("FACT sub(1, 2); RULE isa(x, z) <- sub(x, y), isa(y, z)", "`isa` is always empty"),
         ("RULE p(id) <- p(id), a(id=id); RULE p(id) <- x: a(id=id), w: extend(x, 5), while w: not b(id=id)", ""),
     ],
 )

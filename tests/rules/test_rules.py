@@ -20,6 +20,7 @@ from inside import Event, Field, PatternQuery, Return, Statements, parse_stateme
 from oracle.conditions import Value
 from oracle.model import OracleEvent, OracleMatch
 from oracle.rules import Derived, derive, derived_between, first_rule, head_attributes
+from own_functions import FUNCTIONS
 from strategies.histories import batches
 from strategies.rules import RuleCase, rule_cases
 
@@ -43,12 +44,13 @@ def settings_of(case: RuleCase, intervals: bool) -> dict[str, Any]:
 
 
 def run(case: RuleCase, intervals: bool) -> ensue.Results:
-    """One batch; a rule that can never hold is no case."""
+    """One batch; a rule that can never hold is no case, and neither is one that is refused for its rows."""
     text = render_statements(case.program)
     try:
-        return ensue.run(events_table(case.history), text, **settings_of(case, intervals))
+        program = ensue.parse(text, functions=FUNCTIONS)
+        return ensue.run(events_table(case.history), program, **settings_of(case, intervals))
     except QueryError as error:
-        if error.code == "never-holds":
+        if error.code in ("never-holds", "row-in-while"):
             reject()
         raise
 
@@ -80,9 +82,10 @@ def check_batch(case: RuleCase, intervals: bool) -> None:
         assert rows_in(found[query.name]) == rows_of_matches(matches)
 
 
-@given(case=rule_cases())
+@given(case=rule_cases() | rule_cases(functions=True) | rule_cases(policies=True))
 def test_text_reads_back(case: RuleCase) -> None:
-    assert parse_statements(render_statements(case.program)) == case.program
+    functions = {function.name: function for function in FUNCTIONS}
+    assert parse_statements(render_statements(case.program), functions=functions) == case.program
 
 
 @given(case=rule_cases())
@@ -115,10 +118,10 @@ def check_cut(case: RuleCase, data: st.DataObject, intervals: bool) -> None:
     head = data.draw(st.sampled_from(sorted(derived.heads)))
     restoring = data.draw(st.booleans())
     run(case, intervals)
-    text = render_statements(asking_for(case.program, head))
+    program = ensue.parse(render_statements(asking_for(case.program, head)), functions=FUNCTIONS)
 
     def new_detector() -> ensue.Detector:
-        return ensue.Detector(text, **settings_of(case, intervals))
+        return ensue.Detector(program, **settings_of(case, intervals))
 
     detector, after = new_detector(), -math.inf
     for events, watermark in cut:
@@ -160,3 +163,29 @@ def test_any_cut_of_points(case: RuleCase, data: st.DataObject) -> None:
 @given(case=rule_cases(intervals=True), data=st.data())
 def test_any_cut_of_intervals(case: RuleCase, data: st.DataObject) -> None:
     check_cut(case, data, intervals=True)
+
+
+# Functions of the user
+
+
+@given(case=st.booleans().flatmap(lambda intervals: rule_cases(intervals=intervals, functions=True)))
+def test_functions_in_a_batch(case: RuleCase) -> None:
+    check_batch(case, intervals=True)
+
+
+@given(case=rule_cases(functions=True), data=st.data())
+def test_functions_in_any_cut(case: RuleCase, data: st.DataObject) -> None:
+    check_cut(case, data, intervals=False)
+
+
+# MATCH and CONSUME
+
+
+@given(case=st.booleans().flatmap(lambda intervals: rule_cases(intervals=intervals, policies=True)))
+def test_policies_in_a_batch(case: RuleCase) -> None:
+    check_batch(case, intervals=True)
+
+
+@given(case=rule_cases(policies=True), data=st.data())
+def test_policies_in_any_cut(case: RuleCase, data: st.DataObject) -> None:
+    check_cut(case, data, intervals=False)

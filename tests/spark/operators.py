@@ -27,6 +27,7 @@ QUERIES = {
     "RELATIVE+": ("A1 A3 A4 A9", "RELATIVE+(A a) WITHIN 4"),
     "PRIOR": ("A1 B2 B3", "PRIOR(A a, B b) WITHIN 9"),
     "NEXT": ("A1 B2 A4 X5 B6", "NEXT(A a, B b)"),
+    "EXCEPT": ("A1 B2 B3 A4", "EXCEPT(B e, SEQ(A a, B b))"),
     "SIMULTANEOUS": ("A1 B1 A4 B5", "SIMULTANEOUS(A a, B b)"),
     "CONCURRENT": ("A1..4 B3..9 A10..12 B12..13", "CONCURRENT(A a, B b)"),
     "ANY EVENT BUT": ("A1 X2 B3 Y4 C5", "SEQ(A a, ANY EVENT BUT (B, A) v) WITHIN 3"),

@@ -76,7 +76,7 @@ def renamed(value: Any, number: int) -> Any:
         return tuple(renamed(part, number) for part in value)
     if not is_dataclass(value):
         return value
-    parts = {item.name: renamed(getattr(value, item.name), number) for item in fields(value)}
+    parts = {item.name: renamed(getattr(value, item.name), number) for item in fields(value) if item.init}
     value = replace(value, **parts)
     for kind, name in (
         (Atom, "stream"),
@@ -95,9 +95,8 @@ def renamed(value: Any, number: int) -> Any:
 
 def together(programs: list[Statements]) -> Statements:
     rulesets = [program.ruleset or Ruleset() for program in programs]
-    parts = {
-        item.name: tuple(entry for rules in rulesets for entry in getattr(rules, item.name)) for item in fields(Ruleset)
-    }
+    kinds = [item.name for item in fields(Ruleset) if item.init]
+    parts = {kind: tuple(entry for rules in rulesets for entry in getattr(rules, kind)) for kind in kinds}
     return Statements(tuple(query for program in programs for query in program.statements), ruleset=Ruleset(**parts))
 
 

@@ -67,7 +67,7 @@ PAIRS = (
     "PERIODIC*",
 )
 TIMED = ("FOLLOWS", "PRECEDES", "BOTH", "PERIODIC*")
-GUARDED_EVENTS = ("NOTFOLLOWS", "NOTPRECEDES", "PERIODIC")
+GUARDED_EVENTS = ("NOTFOLLOWS", "NOTPRECEDES", "PERIODIC", "EXCEPT")
 GUARDED_PAIRS = ("APERIODIC", "UNLESS")
 ANY_EVENT_BUT = "ANY EVENT BUT"
 OPERATIONS: tuple[str, ...] = (*PAIRS, *GUARDED_EVENTS, *GUARDED_PAIRS, "ANY", ANY_EVENT_BUT)
@@ -100,15 +100,18 @@ def queries_with_lists(draw: st.DrawFn, lists: tuple[str, ...] = LISTS) -> Patte
 
 @st.composite
 def queries_with_picks(draw: st.DrawFn) -> PatternQuery:
-    """FIRST and LAST at one or two items."""
+    """FIRST and LAST at one to three items, some of them pairs of events."""
     special = draw(st.sampled_from((None, None, _operation)))
     draft = Draft(draw, draw(st.sampled_from((0, 1, 2))), special=special)
     pattern = part_of(draft, draw(st.sampled_from((2, 2, 3))), DEPTH)
-    for _ in range(draw(st.sampled_from((1, 1, 2)))):
+    for _ in range(draw(st.sampled_from((1, 1, 2, 2, 3)))):
         places = _pickable(pattern)
         assume(places)
         place = draw(st.sampled_from(places))
-        pattern = _with_part(pattern, place, Pick(part_at(pattern, place), draw(st.booleans())))
+        item = part_at(pattern, place)
+        if isinstance(item, Event):
+            item = draw(st.sampled_from((item, item, Repeat(item, 2, 2))))
+        pattern = _with_part(pattern, place, Pick(item, draw(st.booleans())))
     return query_of(draw, pattern)
 
 
@@ -197,6 +200,8 @@ def _named_operation(draft: Draft, operator: str, events: int, depth: int) -> Pa
 
 def _guarded_event(draft: Draft, operator: str, events: int, depth: int) -> Pattern:
     """An event beside which something must not happen; a PERIODIC without that in a window of its own."""
+    if operator == "EXCEPT":
+        return Operation(operator, (*operands_of(draft, [events], depth), forbidden_of(draft, depth)))
     (item,) = operands_of(draft, [min(events, 2)], depth)
     if operator == "PERIODIC" and draft.chance(30):
         return Within(Operation(operator, (item,), duration_of(draft)), Ticks(draft.choose((6, 9))))

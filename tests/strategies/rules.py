@@ -16,6 +16,8 @@ from inside import (
     ALLEN,
     RELATIONS,
     TIMERS,
+    Absent,
+    Alternatives,
     Anything,
     Argument,
     Atom,
@@ -46,12 +48,15 @@ from inside import (
     TimerItem,
     Together,
     While,
+    all_items,
+    alternatives,
     walk_expression,
 )
 from inside import BoundName as Name
 from oracle.conditions import Value
 from oracle.model import OracleEvent
 from oracle.rules import Derived, derive, head_attributes
+from own_functions import marked, near, twice
 
 NUMBER, TEXT = "number", "text"
 KINDS = {"k": NUMBER, "x": NUMBER, "y": NUMBER, "name": TEXT}
@@ -101,6 +106,8 @@ class Streams:
 
     events: dict[str, dict[str, str]]
     tables: dict[str, dict[str, str]] = field(default_factory=dict)
+    has_functions: bool = False
+    has_policies: bool = False
 
     def attributes(self, name: str) -> dict[str, str]:
         return self.tables[name] if name in self.tables else self.events[name]
@@ -188,6 +195,16 @@ class Sketch:
         self.items.append(atom)
         self.names |= names
 
+    def absent(self, tables: Sequence[str]) -> None:
+        """No row of a table has these values; all names in it are bound elsewhere."""
+        table = self.choose(tables)
+        terms: list[Term] = []
+        for kind in self.streams.tables[table].values():
+            bound = [name for name, of_kind in self.names.items() if of_kind == kind]
+            literal = Literal(self.draw(st.sampled_from(LITERALS[kind]))) if self.chance(20) else Anything()
+            terms.append(Name(self.choose(bound)) if bound and self.chance(70) else literal)
+        self.items.append(Absent(Atom(table, tuple(map(Argument, terms)))))
+
     def timer(self, kinds: Sequence[str], bases: Sequence[str], least: int = 0) -> str:
         key = self.new_name("w")
         window = Ticks(self.draw(st.integers(least, least + 5)))
@@ -230,6 +247,10 @@ class Sketch:
 
     def condition(self) -> None:
         numbers = [name for name, kind in self.names.items() if kind == NUMBER]
+        if self.streams.has_functions and numbers and self.chance(60):
+            sides = (Field(None, self.choose(numbers)), Field(None, self.choose(numbers)))
+            self.items.append(Condition(Call("near", sides, function=near)))
+            return
         what = self.draw(st.integers(0, 3))
         if what == 0 and len(numbers) > 1:
             left, right = self.draw(st.permutations(numbers))[:2]
@@ -243,6 +264,30 @@ class Sketch:
             left, right = (self.choose([*self.events, *self.timers]) for _ in range(2))
             late = Binary("+", Field(right, self.choose("se")), Literal(self.draw(st.integers(0, 4))))
             self.items.append(Condition(Binary("<=", Field(left, self.choose("se")), late)))
+
+    def alternative(self) -> None:
+        """OR between an event and one of another stream with the same names, or with a condition of its own."""
+        place = self.draw(st.sampled_from([n for n, item in enumerate(self.items) if isinstance(item, Atom)]))
+        one = self.items[place]
+        assert isinstance(one, Atom)
+        names = [argument.term.name for argument in one.arguments if isinstance(argument.term, Name)]
+        other = self.choose(INPUTS)
+        attributes = self.streams.attributes(other)
+        arguments = []
+        for name in dict.fromkeys(names):
+            fitting = [attribute for attribute, kind in attributes.items() if kind == self.names[name]]
+            if not fitting:
+                return
+            arguments.append(Argument(Name(name), self.choose(fitting)))
+        if one.stream in self.streams.tables:
+            return
+        choices: list[tuple[Item, ...]] = [(one,), (Atom(other, tuple(arguments), one.name),)]
+        if names and self.chance(40):
+            name = self.choose(names)
+            condition = Condition(self.comparison(Field(None, name), self.names[name]))
+            number = self.draw(st.integers(0, 1))
+            choices[number] = (*choices[number], condition)
+        self.items[place] = alternatives(choices)
 
     def comparison(self, operand: Expr, kind: str) -> Expr:
         if self.chance(15):
@@ -258,6 +303,9 @@ class Sketch:
         if not bound or self.chance(8):
             return Literal(self.draw(st.sampled_from(LITERALS[kind])))
         name = Field(None, self.choose(bound))
+        if self.streams.has_functions and self.chance(40):
+            function = twice if kind == NUMBER and computes else marked if kind == TEXT else None
+            return name if function is None else Call(function.name, (name,), function=function)
         if kind == TEXT or not computes or self.chance(60):
             return name
         other = Field(None, self.choose(bound)) if self.chance(50) else Literal(self.draw(st.integers(1, 3)))
@@ -297,10 +345,15 @@ def turned_around(temporal: Temporal) -> Temporal:
 
 def rule_of(sketch: Sketch, head: str, kinds: Sequence[str], lower: Sequence[str]) -> Rule:
     """A rule that uses streams of lower strata only."""
-    for _ in range(sketch.draw(st.sampled_from((1, 1, 1, 2, 2, 2, 2, 3)))):
+    plain = sketch.streams.has_policies and sketch.chance(75)
+    for _ in range(sketch.draw(st.sampled_from((2, 2, 2, 3) if plain else (1, 1, 1, 2, 2, 2, 2, 3)))):
         sketch.event(sketch.choose((*lower, *INPUTS)))
+    if plain:
+        return plain_rule_of(sketch, head, kinds)
     if sketch.streams.tables and sketch.chance(30):
         sketch.table()
+    if sketch.streams.tables and sketch.chance(25):
+        sketch.absent(list(sketch.streams.tables))
     if sketch.chance(30):
         sketch.timer(sorted(TIMERS), sketch.events + sketch.timers)
     if len(sketch.events) + len(sketch.timers) > 1 and sketch.chance(45):
@@ -311,10 +364,36 @@ def rule_of(sketch: Sketch, head: str, kinds: Sequence[str], lower: Sequence[str
         sketch.absence(lower)
     if sketch.chance(12):
         sketch.absence(lower)
-    if sketch.chance(20):
+    if sketch.chance(60 if sketch.streams.has_functions else 20):
         sketch.condition()
+    if sketch.chance(25):
+        sketch.alternative()
     expressions = [sketch.argument(kind) for kind in kinds]
     return finished(sketch, head, expressions)
+
+
+def plain_rule_of(sketch: Sketch, head: str, kinds: Sequence[str]) -> Rule:
+    """A rule with the items that a policy takes."""
+    for _ in range(sketch.draw(st.sampled_from((0, 1, 1, 1, 2)))):
+        sketch.relation()
+    if sketch.chance(30):
+        sketch.together()
+    if sketch.chance(30):
+        sketch.condition()
+    return finished(sketch, head, [sketch.value(kind) for kind in kinds])
+
+
+def with_policy(sketch: Sketch, rule: Rule) -> Rule:
+    """The rule, perhaps with a policy that it can have."""
+    items = [item.atom if isinstance(item, While) else item for item in rule.body]
+    tables = [item for item in items if isinstance(item, Atom) and item.stream in sketch.streams.tables]
+    groups = any(isinstance(item, While) and item.collects for item in rule.body)
+    if not sketch.streams.has_policies or tables or groups or any(isinstance(item, Alternatives) for item in items):
+        return rule
+    if any(isinstance(item, While | TimerItem) for item in rule.body):
+        return replace(rule, consume=sketch.chance(60))
+    policy = sketch.draw(st.sampled_from((None, "CONSUME", "RECENT", "RECENT", "CHRONICLE", "CHRONICLE")))
+    return replace(rule, consume=True) if policy == "CONSUME" else replace(rule, policy=policy)
 
 
 def recursive_rule_of(sketch: Sketch, head: str, kinds: Sequence[str], own: Sequence[str]) -> Rule:
@@ -333,6 +412,22 @@ def recursive_rule_of(sketch: Sketch, head: str, kinds: Sequence[str], own: Sequ
         sketch.condition()
     expressions = [sketch.value(kind, computes=goes_on) for kind in kinds]
     return finished(sketch, head, expressions)
+
+
+def table_rule_of(sketch: Sketch, head: str, kinds: Sequence[str], complete: Sequence[str], recursive: bool) -> Rule:
+    """A rule over rows of tables; `complete` are those that may be absent. It computes no new values."""
+    if recursive:
+        atom, names = sketch.atom(head, None)
+        sketch.items.append(atom)
+        sketch.names |= names
+    for _ in range(sketch.draw(st.sampled_from((1, 1, 2)))):
+        sketch.table()
+    if sketch.chance(30):
+        sketch.absent(complete)
+    if sketch.names and sketch.chance(20):
+        name = sketch.choose(list(sketch.names))
+        sketch.items.append(Condition(sketch.comparison(Field(None, name), sketch.names[name])))
+    return finished(sketch, head, [sketch.value(kind, computes=False) for kind in kinds])
 
 
 def finished(sketch: Sketch, head: str, expressions: Sequence[Expr]) -> Rule:
@@ -355,14 +450,17 @@ def without_needless_names(rule: Rule) -> Rule:
                 spoken |= {*item.names}
             case While():
                 spoken.add(item.interval)
-    expressions = [item.expression for item in rule.body if isinstance(item, Condition)]
+    expressions = [item.expression for item in all_items(rule.body) if isinstance(item, Condition)]
     for expression in (*expressions, *(argument.expression for argument in rule.arguments)):
         fields = [part for part in walk_expression(expression) if isinstance(part, Field)]
         spoken |= {str(part.variable) for part in fields} | {part.name for part in fields}
-    body = (
-        replace(item, name=None) if isinstance(item, Atom) and item.name not in spoken else item for item in rule.body
-    )
-    return replace(rule, body=tuple(body))
+
+    def without_name(item: Item) -> Item:
+        if isinstance(item, Alternatives):
+            return replace(item, choices=tuple(tuple(map(without_name, choice)) for choice in item.choices))
+        return replace(item, name=None) if isinstance(item, Atom) and item.name not in spoken else item
+
+    return replace(rule, body=tuple(map(without_name, rule.body)))
 
 
 def with_names(sketch: Sketch, rule: Rule) -> Rule:
@@ -388,12 +486,16 @@ def turned(sketch: Sketch, rule: Rule, names: Sequence[str]) -> Rule:
 
 
 @st.composite
-def programs(draw: st.DrawFn) -> tuple[Statements, dict[str, list[dict[str, Value]]]]:
-    """A program of one to four heads, and its tables."""
+def programs(
+    draw: st.DrawFn, *, functions: bool = False, policies: bool = False
+) -> tuple[Statements, dict[str, list[dict[str, Value]]]]:
+    """A program of one to four heads, and its tables; perhaps with functions of the user, or with MATCH and CONSUME."""
     streams = Streams({stream: {name: KINDS[name] for name in names} for stream, names in DECLARED.items()})
+    streams.has_functions, streams.has_policies = functions, policies
     tables, facts, rows = draw(drawn_tables())
     for name, columns in tables.items():
         streams.tables[name] = {column: KINDS[column] for column in columns}
+    derived = draw(table_rules(streams)) if tables and draw(st.integers(0, 99)) < 50 else []
     declared = [draw(declared_streams())] if draw(st.integers(0, 99)) < 15 else []
     for query in declared:
         streams.events[query.name] = {column.alias: NUMBER for column in query.returns}
@@ -403,10 +505,10 @@ def programs(draw: st.DrawFn) -> tuple[Statements, dict[str, list[dict[str, Valu
         rules += draw(rules_of(head, streams, lower))
         lower += [head, head]
     causality = draw(st.integers(0, 99)) < 10
-    if causality:
+    if causality and not policies:
         rules = [draw(with_causes(rule)) for rule in rules]
     ruleset = Ruleset(
-        tuple(rules),
+        (*rules, *derived),
         facts,
         tuple(TableDeclaration(name, columns) for name, columns in tables.items()),
         (
@@ -421,9 +523,9 @@ def programs(draw: st.DrawFn) -> tuple[Statements, dict[str, list[dict[str, Valu
 @st.composite
 def rules_of(draw: st.DrawFn, head: str, streams: Streams, lower: Sequence[str]) -> list[Rule]:
     """All rules of a head. The first uses only what is below it; the last one may use the head itself."""
-    kinds = draw(st.sampled_from(((NUMBER,), (NUMBER,), (NUMBER, NUMBER), (NUMBER, NUMBER), (NUMBER, TEXT))))
+    kinds = draw(st.sampled_from((*((NUMBER,), (NUMBER, NUMBER)) * 2, (NUMBER, TEXT), ())))
     first_sketch = Sketch(draw, streams)
-    first = with_names(first_sketch, rule_of(first_sketch, head, kinds, lower))
+    first = with_policy(first_sketch, with_names(first_sketch, rule_of(first_sketch, head, kinds, lower)))
     names = head_attributes(first)
     streams.events[head] = dict(zip(names, kinds, strict=True))
     rules = [first]
@@ -433,6 +535,25 @@ def rules_of(draw: st.DrawFn, head: str, streams: Streams, lower: Sequence[str])
     if draw(st.integers(0, 99)) < 25:
         sketch = Sketch(draw, streams)
         rules.append(turned(sketch, recursive_rule_of(sketch, head, kinds, (head,)), names))
+    return rules
+
+
+@st.composite
+def table_rules(draw: st.DrawFn, streams: Streams) -> list[Rule]:
+    """The rules of one or two derived tables, perhaps recursive, which are then among the tables."""
+    rules: list[Rule] = []
+    for head in ("D1", "D2")[: draw(st.integers(1, 2))]:
+        kinds = draw(st.sampled_from(((NUMBER,), (NUMBER, NUMBER), (NUMBER, NUMBER), (NUMBER, TEXT), ())))
+        complete = list(streams.tables)
+        sketch = Sketch(draw, streams)
+        first = with_names(sketch, table_rule_of(sketch, head, kinds, complete, recursive=False))
+        names = head_attributes(first)
+        streams.tables[head] = dict(zip(names, kinds, strict=True))
+        rules.append(first)
+        if draw(st.integers(0, 99)) < 60:
+            sketch = Sketch(draw, streams)
+            recursive = draw(st.booleans())
+            rules.append(turned(sketch, table_rule_of(sketch, head, kinds, complete, recursive), names))
     return rules
 
 
@@ -504,9 +625,11 @@ def rule_histories(draw: st.DrawFn, *, intervals: bool = False) -> list[OracleEv
 
 
 @st.composite
-def rule_cases(draw: st.DrawFn, *, intervals: bool = False) -> RuleCase:
+def rule_cases(
+    draw: st.DrawFn, *, intervals: bool = False, functions: bool = False, policies: bool = False
+) -> RuleCase:
     """A program and a history, with what the oracle derives; small enough to be worked out by trying everything."""
-    program, tables = draw(programs())
+    program, tables = draw(programs(functions=functions, policies=policies))
     history = draw(rule_histories(intervals=intervals))
     derived = derive(program, history, tables)
     assume(sum(map(len, derived.heads.values())) <= MOST_DERIVED)

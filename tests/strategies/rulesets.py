@@ -9,6 +9,7 @@ from inside import (
     INT64_MAX,
     RELATIONS,
     TIMERS,
+    Absent,
     Action,
     ActionArgument,
     Anything,
@@ -35,6 +36,7 @@ from inside import (
     Unary,
     While,
     Window,
+    alternatives,
 )
 from inside import BoundName as Name
 from inside import walk_expression as walk
@@ -58,7 +60,7 @@ atoms = st.builds(Atom, streams, (_by_position | _by_name).map(tuple), st.none()
 
 
 def _is_condition(expression: Expr) -> bool:
-    """Whether no event stands in the condition: AND, OR and NOT join only functions that there are."""
+    """Whether no event stands in the condition: NOT stands before functions that there are."""
     match expression:
         case Binary("and" | "or", left, right):
             return _is_condition(left) and _is_condition(right)
@@ -71,14 +73,22 @@ def _is_condition(expression: Expr) -> bool:
 
 calls = st.builds(Call, nodes.names.map(str.lower).filter(lambda name: name == name.lower()), st.just(()))
 conditions = nodes.small_expressions.filter(_is_condition) | calls
-items: st.SearchStrategy[Item] = st.one_of(
+simple_items: st.SearchStrategy[Item] = st.one_of(
     atoms,
     st.builds(TimerItem, names, st.sampled_from(sorted(TIMERS)), names, lengths),
     st.builds(While, names, atoms, st.booleans()),
+    st.builds(Absent, st.builds(Atom, streams, (_by_position | _by_name).map(tuple))),
     st.builds(Together, st.lists(names, min_size=1, max_size=3).map(tuple), lengths),
     st.builds(Temporal, names, st.sampled_from(sorted(RELATIONS)), names),
     st.builds(Causes, names, names),
     st.builds(Condition, conditions),
+)
+items: st.SearchStrategy[Item] = st.recursive(
+    simple_items,
+    lambda inner: st.lists(st.lists(inner, min_size=1, max_size=2).map(tuple), min_size=2, max_size=3).map(
+        alternatives
+    ),
+    max_leaves=4,
 )
 
 heads = nodes.small_expressions.filter(
@@ -94,9 +104,9 @@ rules = st.builds(
 
 @st.composite
 def _facts(draw: st.DrawFn) -> Fact:
-    values = tuple(draw(st.lists(nodes.literals, min_size=1, max_size=3)))
+    values = tuple(draw(st.lists(nodes.literals, max_size=3)))
     columns = st.lists(names, min_size=len(values), max_size=len(values), unique=True).map(tuple)
-    return Fact(draw(streams), values, draw(st.none() | columns))
+    return Fact(draw(streams), values, draw(st.none() | columns) or None)
 
 
 @st.composite

@@ -8,7 +8,20 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from inside import RELATIONS, TIMERS, Atom, Causes, Condition, Temporal, TimerItem, Together, While
+from inside import (
+    RELATIONS,
+    TIMERS,
+    Absent,
+    Alternatives,
+    Atom,
+    Causes,
+    Condition,
+    Temporal,
+    TimerItem,
+    Together,
+    While,
+    all_items,
+)
 from strategies.rules import RuleCase, rule_cases
 
 pytestmark = pytest.mark.slow
@@ -17,9 +30,12 @@ FORMS = {
     "not",
     "collect",
     "table",
+    "derived table",
+    "absent",
     "fact",
     "recursion",
     "alternatives",
+    "or",
     "causes",
     "within",
     "condition",
@@ -35,12 +51,17 @@ def forms_of(case: RuleCase) -> set[str]:
     found |= {"fact"} if rules.facts else set()
     found |= {"alternatives"} if len(rules.rules) > len(rules.heads) else set()
     for rule in rules.rules:
-        for item in rule.body:
+        found |= {"or"} if any(isinstance(item, Alternatives) for item in rule.body) else set()
+        for item in all_items(rule.body):
             match item:
                 case Atom() if item.stream == rule.head:
                     found.add("recursion")
                 case Atom() if item.stream in case.tables:
                     found.add("table")
+                case Atom() if item.stream in rules.derived_tables:
+                    found.add("derived table")
+                case Absent():
+                    found.add("absent")
                 case While():
                     found.add("collect" if item.collects else "not")
                 case Temporal():

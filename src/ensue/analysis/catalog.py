@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from ensue.errors import Problem, did_you_mean
 from ensue.expr.functions import FUNCTIONS
 from ensue.expr.kinds import FLOAT, INTEGER, NULL_TYPE, Kind, Type
-from ensue.nodes.expressions import Call, Duration, Expr, Field, Same, Timestamp, conjuncts
+from ensue.nodes.expressions import Binary, Call, Duration, Expr, Field, Same, Timestamp, conjuncts
 from ensue.nodes.expressions import walk as walk_expression
 from ensue.nodes.names import AnyEvent, Name, Stream
 from ensue.nodes.patterns import Event, PatternQuery, Window, result_expressions, walk, windows_of
@@ -29,6 +29,24 @@ SOME_END = "$end"
 
 WHOLE_EVENT = "*"
 """The field for the whole event: all its columns."""
+
+EVENT_NUMBER = "ensue:event"
+"""The field for a number that only the same event has, in a step."""
+
+
+def same_event(one: Name, other: Name) -> Expr:
+    """The condition that two variables bind the same event."""
+    return Binary("=", Field(one, EVENT_NUMBER), Field(other, EVENT_NUMBER))
+
+
+def same_variables(condition: Expr) -> tuple[Name, Name] | None:
+    """The variables of a condition that two variables bind the same event; None for any other condition."""
+    match condition:
+        case Binary(operator="=", left=Field(variable=one, name=name), right=Field(variable=other)) if (
+            name == EVENT_NUMBER and one is not None and other is not None
+        ):
+            return one, other
+    return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +145,8 @@ class Catalog:
         schema = self.stream(stream) if stream is not None else None
         if field == CERTAINTY:
             return _in_arrow(FLOAT)
+        if field == EVENT_NUMBER:
+            return _in_arrow(INTEGER)
         if schema is None or schema.endpoint(field) is not None:
             return self.time_type
         return _in_arrow(schema.whole if field == WHOLE_EVENT else schema.fields[field])
@@ -229,7 +249,7 @@ _OF_MOMENTS = ({Kind.TIMESTAMP}, {Kind.DURATION})
 
 def _speaks_of_moments(part: Expr) -> bool:
     if isinstance(part, Call):
-        function = FUNCTIONS.get(part.name)
+        function = FUNCTIONS.get(part.name) if part.function is None else part.function.signature
         return function is not None and any(parameter.kinds in _OF_MOMENTS for parameter in function.parameters)
     return isinstance(part, Duration | Timestamp)
 

@@ -23,7 +23,7 @@ Needs = frozenset[str]
 
 
 def settled_forms(
-    pattern: patterns.Pattern, longest: int = 1, needs: Needs = frozenset()
+    pattern: patterns.Pattern, needs: Needs = frozenset()
 ) -> Iterator[tuple[patterns.Pattern, Iterator[patterns.Pattern]]]:
     """Each choice of branches, lengths and orders of an expanded pattern.
 
@@ -35,14 +35,14 @@ def settled_forms(
     ):
         yield pattern, iter((pattern,))
     else:
-        for chosen in choices(pattern, longest):
+        for chosen in choices(pattern):
             yield chosen, orders(chosen, needs)
 
 
-def choices(pattern: patterns.Pattern, longest: int = 1) -> Iterator[patterns.Pattern]:
+def choices(pattern: patterns.Pattern, unrolls: bool = True) -> Iterator[patterns.Pattern]:
     """The pattern without OR and repetition, once per choice. The contents of NOT and collections are not changed.
 
-    A repetition without an upper limit is unrolled up to `longest` rounds, and not at all if `longest` is 0.
+    Repetitions are only unrolled with `unrolls`.
 
     >>> [chosen.stream for chosen in choices(patterns.Or((patterns.Event("A"), patterns.Event("B"))))]
     ['A', 'B']
@@ -51,29 +51,29 @@ def choices(pattern: patterns.Pattern, longest: int = 1) -> Iterator[patterns.Pa
         yield pattern
     elif isinstance(pattern, patterns.Or):
         for item in pattern.items:
-            yield from choices(item, longest)
-    elif isinstance(pattern, patterns.Repeat) and longest:
-        for rounds in lengths(pattern, longest):
-            yield from choices(unrolled(pattern, rounds), longest)
+            yield from choices(item, unrolls)
+    elif isinstance(pattern, patterns.Repeat) and unrolls:
+        for rounds in lengths(pattern):
+            yield from choices(unrolled(pattern, rounds))
     else:
         if isinstance(pattern, patterns.Pick):
             pattern = replace(pattern, contenders=pattern.item)
         elif isinstance(pattern, patterns.RelatedItems) and pattern.rival is not None:
             pattern = replace(pattern, contenders=pattern.items[pattern.rival])
-        for below in product(*(tuple(choices(item, longest)) for item in patterns.children(pattern))):
+        for below in product(*(tuple(choices(item, unrolls)) for item in patterns.children(pattern))):
             yield patterns.with_children(pattern, below)
 
 
-def count_choices(pattern: patterns.Pattern, longest: int = 1) -> int:
+def count_choices(pattern: patterns.Pattern) -> int:
     """An upper bound for the number of choices of a pattern, orders of items included."""
     if is_aside(pattern):
         return 1
-    below = [count_choices(item, longest) for item in patterns.children(pattern)]
+    below = [count_choices(item) for item in patterns.children(pattern)]
     match pattern:
         case patterns.Or():
             return sum(below)
         case patterns.Repeat():
-            return sum(min(below[0], MOST_CHOICES + 1) ** min(rounds, 64) for rounds in lengths(pattern, longest))
+            return sum(min(below[0], MOST_CHOICES + 1) ** min(rounds, 64) for rounds in lengths(pattern))
         case patterns.RelatedItems():
             return prod(below) * prod(map(_most_orders, pattern.items))
         case _:
@@ -95,9 +95,10 @@ def _most_orders(pattern: patterns.Pattern) -> int:
             return 1
 
 
-def lengths(repeat: patterns.Repeat, longest: int) -> range:
-    """The possible numbers of elements of a repetition, as far as it is unrolled."""
-    return range(repeat.least, (max(longest, repeat.least) if repeat.most is None else repeat.most) + 1)
+def lengths(repeat: patterns.Repeat) -> range:
+    """The possible numbers of elements of a repetition that is not a collection."""
+    assert repeat.most is not None
+    return range(repeat.least, repeat.most + 1)
 
 
 def unrolled(repeat: patterns.Repeat, rounds: int) -> patterns.Pattern:
@@ -140,8 +141,11 @@ def renamed(pattern: patterns.Pattern, names: Mapping[Name, Name]) -> patterns.P
         case patterns.RelatedItems(timers=timers) if timers:
             own = (replace(timer, name=names.get(timer.name, timer.name)) for timer in timers)
             return replace(copy, timers=tuple(own))
-        case patterns.Not() | patterns.Repeat():
+        case patterns.Not():
             return replace(copy, copied=_copied(pattern, names))
+        case patterns.Repeat():
+            shares = tuple(names.get(name, name) for name in copy.shares)
+            return replace(copy, copied=_copied(pattern, names), shares=shares)
         case _:
             return copy
 

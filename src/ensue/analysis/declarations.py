@@ -168,7 +168,7 @@ def is_about_one(query: PatternQuery) -> bool:
 
 
 def _hands_on(key: str, query: PatternQuery) -> bool:
-    if not query.returns:
+    if query.returns_events:
         return True
     columns = [column.expression for place, column in enumerate(query.returns) if column_name(column, place) == key]
     return any(_is_key(key, expression) for expression in columns)
@@ -197,8 +197,8 @@ def program_catalog(
     asked = catalog.any_stream.fields if catalog.any_stream is not None else {}
     schemas: dict[Stream, StreamSchema] = {}
     for name in used_streams(query, declared):
-        columns = columns_of(declared[name][0]) if declared[name][0].returns else ()
-        schemas[name] = StreamSchema(name, dict.fromkeys(columns or asked, NULL_TYPE), START, END, derived=True)
+        columns = asked if declared[name][0].returns_events else columns_of(declared[name][0])
+        schemas[name] = StreamSchema(name, dict.fromkeys(columns, NULL_TYPE), START, END, derived=True)
     if declared and any(inferred_catalog(other, time).time == MOMENTS for other in program):
         catalog = replace(catalog, time=MOMENTS)
     return replace(catalog, streams=schemas) if schemas else catalog
@@ -343,14 +343,14 @@ def declared_attributes(statements: Statements) -> dict[str, tuple[str, ...]]:
     for fact in reversed(ruleset.facts):
         known[fact.table] = fact.columns or tuple(map(argument_name, range(len(fact.values))))
     known |= {entry.name: entry.columns for entry in ruleset.tables}
-    for head in ruleset.heads:
-        known[head] = attribute_names(first_rule(ruleset, head))
+    for rule in reversed(ruleset.rules):
+        known[rule.head] = attribute_names(rule)
     return known
 
 
 def tables_of(ruleset: Ruleset) -> frozenset[str]:
-    """The names of tables."""
-    return frozenset(entry.name for entry in ruleset.tables) | frozenset(fact.table for fact in ruleset.facts)
+    """The names of tables, given and derived."""
+    return ruleset.given_tables | ruleset.derived_tables
 
 
 def argument_name(place: int) -> str:

@@ -126,16 +126,6 @@ def list_groups(pattern: patterns.Pattern) -> dict[Name, Name]:
     return groups
 
 
-def growing_lists(pattern: patterns.Pattern) -> frozenset[Name]:
-    """The repetitions of an expanded pattern without an upper limit where each combination is a match: RELATIVE+."""
-    growing = [
-        node
-        for node in patterns.walk(pattern)
-        if isinstance(node, patterns.Repeat) and not node.every and node.most is None
-    ]
-    return frozenset(name for node in growing if (name := group_of(node)) is not None)
-
-
 def group_of(repeat: patterns.Repeat) -> Name | None:
     """The name of a repetition: the first variable or AS name inside it."""
     return next(

@@ -17,7 +17,7 @@ from ensue.check.state_problems import check_states
 from ensue.errors import Problem, QueryError, warn
 from ensue.lower.contexts import resolve_contexts
 from ensue.lower.phases import CheckedProgram, fields_of, has_forms_to_lower, lowered_forms
-from ensue.lower.rulesets import action_query, with_keys
+from ensue.lower.rulesets import action_query, resolve_alternatives, rule_problems, table_queries, with_keys
 from ensue.lower.spans import span_problems, with_spans
 from ensue.nodes.expressions import Expr, InTable
 from ensue.nodes.expressions import walk as walk_expression
@@ -94,13 +94,19 @@ def _lowered_problems(statements: Statements) -> list[Problem]:
         problems += [problem for query in acted for problem in _query_problems(query)]
         problems += [problem for lookup in _lookups(acted) for problem in action_lookup(lookup)]
         problems += [problem for query in statements.statements for problem in _context_problems(query)]
+        choices = resolve_alternatives(statements)
+        problems += rule_problems(choices)
         if problems:
             return problems
         lowered = lowered_forms(statements)
         written = {id(query) for query in statements.statements}
         made = [query for query in with_keys(lowered.statements) if id(query) not in written]
-        problems += [problem for query in made for problem in check_query(query) or check_expressions(query)]
-        problems += [problem for lookup in _lookups(made) for problem in check_lookup(lookup, ruleset)]
+        checked_only = table_queries(choices)
+        for query in (*made, *checked_only):
+            problems += check_query(query) or check_expressions(query)
+        problems += [
+            problem for lookup in _lookups((*made, *checked_only)) for problem in check_lookup(lookup, ruleset)
+        ]
         problems += check_streams(lowered)
     if statements.constraints:
         declared = declarations(lowered.statements)

@@ -17,7 +17,6 @@ from ensue.analysis.scopes import (
     Scope,
     change_events,
     check_policy,
-    growing_lists,
     is_aside,
     list_groups,
     names_in_scopes,
@@ -136,10 +135,10 @@ def check_shape(pattern: patterns.Pattern, place: patterns.Pattern | None = None
 
 def _check_pick(pick: patterns.Pick, place: patterns.Pattern | None) -> Iterator[Problem]:
     word = "LAST" if pick.latest else "FIRST"
-    if any(map(_is_repetition, patterns.walk(pick.item))):
+    if not _has_pickable_rounds(pick) and any(map(_is_repetition, patterns.walk(pick.item))):
         yield Problem(
             "repeated-pick",
-            f"{word} cannot be applied to a repetition",
+            f"{word} can only be applied to a repetition of events with one number of elements, such as `B b{{2}}`",
             pick.span,
             hint=f"declare the repetition as a STREAM and apply {word} to its events",
         )
@@ -152,11 +151,17 @@ def _check_pick(pick: patterns.Pick, place: patterns.Pattern | None) -> Iterator
         )
 
 
+def _has_pickable_rounds(pick: patterns.Pick) -> bool:
+    """Whether the item is `E e{n}`, whose elements can be compared one by one."""
+    item = pick.item
+    while isinstance(item, patterns.Within | patterns.NamedPattern):
+        item = item.item
+    return isinstance(item, patterns.Repeat) and isinstance(item.item, patterns.Event) and item.least == item.most
+
+
 def _is_repetition(pattern: patterns.Pattern) -> bool:
     """Whether the pattern is a repetition without ALL: each combination of elements is a match."""
-    if isinstance(pattern, patterns.Repeat):
-        return not pattern.every
-    return isinstance(pattern, patterns.Operation) and pattern.operator == "RELATIVE+"
+    return patterns.is_chain(pattern) or (isinstance(pattern, patterns.Repeat) and not pattern.every)
 
 
 def check_endings(query: patterns.PatternQuery) -> Iterator[Problem]:
@@ -367,25 +372,9 @@ def check_where(query: patterns.PatternQuery, homes: dict[Name, Scope], names_ar
             lists: list[Problem] = []
             if groups or has_calls:
                 lists += check_lists(conjunct, groups)
-                lists += _check_forbidden_chain(conjunct, query.pattern, homes, groups)
             yield from lists
             if not lists:
                 yield from _check_visibility(conjunct, homes, groups)
-
-
-def _check_forbidden_chain(
-    conjunct: Expr, pattern: patterns.Pattern, homes: dict[Name, Scope], groups: Mapping[Name, Name]
-) -> Iterator[Problem]:
-    """A forbidden RELATIVE+ is only its first event, so it has no list."""
-    growing = growing_lists(pattern)
-    for name in in_order(list_names(conjunct, groups)):
-        if groups[name] in growing and homes[name].is_negated:
-            yield Problem(
-                "forbidden-chain",
-                f"the condition uses the list of `{name}`, but a RELATIVE+ under NOT is a single event",
-                conjunct.span,
-                hint="forbid a repetition of a fixed length instead, such as `x{3}`",
-            )
 
 
 def _unknown_names(expr: Expr, homes: dict[Name, Scope], groups: Mapping[Name, Name]) -> Iterator[Problem]:
@@ -544,7 +533,7 @@ def _can_be_together(names: frozenset[Name], home: Scope) -> bool:
             child = scope
             continue  # without an OR all names of a scope are bound together
         wanted = {occurrence.name for occurrence in names_in_scopes(scope, inner=False)} & names
-        if not any(_binds(chosen, wanted, child) for chosen in choices(scope.pattern, longest=0)):
+        if not any(_binds(chosen, wanted, child) for chosen in choices(scope.pattern, unrolls=False)):
             return False
         child = scope
     return True

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from ensue.analysis.catalog import TIME_NAMES
 from ensue.analysis.declarations import (
@@ -14,6 +15,7 @@ from ensue.analysis.declarations import (
     streams_of,
     tables_of,
 )
+from ensue.check.rule_policies import check_policy
 from ensue.errors import Problem, Span, counted, did_you_mean
 from ensue.expr.hints import COLLECT_HINT
 from ensue.expr.kinds import NULL_TYPE, common_type, literal_type
@@ -21,8 +23,13 @@ from ensue.expr.lists import is_aggregate
 from ensue.nodes import rules as rule_nodes
 from ensue.nodes.expressions import Call, Duration, Expr, Field, InTable, Literal, children
 from ensue.nodes.expressions import walk as walk_expression
-from ensue.nodes.patterns import Events, Statements
-from ensue.text.rule_builder import unknown_timer
+from ensue.nodes.patterns import UNRESTRICTED, Events, Statements
+from ensue.text.render_parts import render_item
+from ensue.text.rule_builder import misjoined_items, unknown_timer
+from ensue.text.values import shorten
+
+MOST_CHOICES = 256
+"""How many bodies without OR the body of one rule may stand for."""
 
 INTERVAL_COLUMNS = ("start", "end")
 """The columns of a result that are not attributes of the head."""
@@ -34,12 +41,33 @@ def check_rules(statements: Statements) -> list[Problem]:
     if ruleset is None:
         return []
     problems = [*_clashes(statements, ruleset)]
-    problems += [problem for head in ruleset.heads for problem in _check_heads(_rules_of(head, ruleset))]
+    heads = dict.fromkeys(rule.head for rule in ruleset.rules)
+    problems += [problem for head in heads for problem in _check_heads(_rules_of(head, ruleset))]
+    problems += [problem for rule in ruleset.rules for problem in _check_choices(rule)]
     if not problems:
         attributes = declared_attributes(statements)
         for rule in ruleset.rules:
-            problems += RuleCheck(rule, ruleset, attributes).problems()
-    return problems or [*_check_recursion(ruleset)]
+            seen: set[tuple[str, Span | None]] = set()
+            for body, chosen in rule_nodes.choices_of(rule.body):
+                # A mistake outside an OR is in every choice.
+                found = RuleCheck(replace(rule, body=body), ruleset, attributes, chosen).problems()
+                problems += [problem for problem in found if (problem.code, problem.span) not in seen]
+                seen |= {(problem.code, problem.span) for problem in found}
+        for rule in () if problems else ruleset.rules:
+            problems += check_policy(rule, ruleset, attributes)
+    return problems or [*_check_recursion(rule_nodes.without_alternatives(ruleset))]
+
+
+def _check_choices(rule: rule_nodes.Rule) -> Iterator[Problem]:
+    """A body with OR stands for a limited number of bodies without it."""
+    number = rule_nodes.number_of_choices(rule.body)
+    if number > MOST_CHOICES:
+        yield Problem(
+            "too-many-branches",
+            f"the ORs of this rule result in {number} combinations; the maximum is {MOST_CHOICES}",
+            rule.span,
+            hint="derive the choices of one OR by separate rules, and use their head as an item",
+        )
 
 
 def _rules_of(head: str, ruleset: rule_nodes.Ruleset) -> list[rule_nodes.Rule]:
@@ -48,14 +76,14 @@ def _rules_of(head: str, ruleset: rule_nodes.Ruleset) -> list[rule_nodes.Rule]:
 
 def _clashes(statements: Statements, ruleset: rule_nodes.Ruleset) -> Iterator[Problem]:
     """A name has one meaning: a head, a declared stream, an input stream or a table."""
-    tables, declared = tables_of(ruleset), declarations(statements.statements)
+    declared = declarations(statements.statements)
     inputs = {entry.stream: entry.span for entry in ruleset.streams if entry.stream is not None}
     patterns = {query.name: query.span for query in statements.results if query.name is not None}
-    for rule in [_rules_of(head, ruleset)[0] for head in ruleset.heads]:
+    for rule in {rule.head: rule for rule in reversed(ruleset.rules)}.values():
         for others, words in (
             (declared, "a declared stream"),
             (patterns, "a pattern"),
-            (tables, "a table"),
+            (ruleset.given_tables, "a table"),
             (inputs, "a declared input stream"),
         ):
             if rule.head in others:
@@ -66,7 +94,8 @@ def _clashes(statements: Statements, ruleset: rule_nodes.Ruleset) -> Iterator[Pr
                     hint="rename one of them",
                 )
     used = streams_of(statements.statements)
-    for name in sorted(tables & {*inputs, *declared, *used}):
+    both = (ruleset.given_tables & {*inputs, *declared, *used}) | (ruleset.derived_tables & {*used})
+    for name in sorted(both):
         yield Problem(
             "stream-clash",
             f"`{name}` is both a table and a stream",
@@ -77,7 +106,8 @@ def _clashes(statements: Statements, ruleset: rule_nodes.Ruleset) -> Iterator[Pr
 
 def _span_of_table(name: str, ruleset: rule_nodes.Ruleset) -> Span | None:
     declared = [entry.span for entry in ruleset.tables if entry.name == name]
-    return next(iter([*declared, *(fact.span for fact in ruleset.facts if fact.table == name)]))
+    facts = [fact.span for fact in ruleset.facts if fact.table == name]
+    return next(iter([*declared, *facts, *(rule.span for rule in _rules_of(name, ruleset))]))
 
 
 def _check_heads(rules: Sequence[rule_nodes.Rule]) -> Iterator[Problem]:
@@ -131,8 +161,16 @@ def _arguments(number: int) -> str:
 class RuleCheck:
     """The checks of a single rule."""
 
-    def __init__(self, rule: rule_nodes.Rule, ruleset: rule_nodes.Ruleset, attributes: Attributes) -> None:
+    def __init__(
+        self,
+        rule: rule_nodes.Rule,
+        ruleset: rule_nodes.Ruleset,
+        attributes: Attributes,
+        chosen: Sequence[rule_nodes.Item] = (),
+    ) -> None:
+        """`chosen` are the items of `rule` that are one choice of its alternatives."""
         self.rule = rule
+        self.chosen = chosen
         self.ruleset = ruleset
         self.attributes = attributes
         self.tables = tables_of(ruleset)
@@ -140,10 +178,14 @@ class RuleCheck:
         self.events = [atom for atom in atoms if atom.stream not in self.tables]
         self.rows = [atom for atom in atoms if atom.stream in self.tables]
         self.whiles = [item for item in rule.body if isinstance(item, rule_nodes.While)]
+        self.absent = [item for item in rule.body if isinstance(item, rule_nodes.Absent)]
         self.timers = {item.name: item for item in rule.body if isinstance(item, rule_nodes.TimerItem)}
         self.intervals = {atom.name for atom in self.events if atom.name} | set(self.timers)
 
     def problems(self) -> list[Problem]:
+        conditions = [item.expression for item in self.rule.body if isinstance(item, rule_nodes.Condition)]
+        if misjoined := [problem for condition in conditions for problem in misjoined_items(condition)]:
+            return misjoined
         if meant := [atom for atom in self.events if self._is_meant_as_timer(atom)]:
             return [unknown_timer(atom.stream, atom.span) for atom in meant]
         found = [*self._check_events(), *self._check_item_names(), *self._check_timers()]
@@ -151,8 +193,15 @@ class RuleCheck:
         found += [problem for atom in self._atoms() for problem in self._check_atom(atom)]
         return found or [*self._check_safety()]
 
+    @property
+    def body(self) -> str:
+        """What binds names, for messages."""
+        if not self.chosen:
+            return "the body"
+        return f"the alternative `{shorten(', '.join(map(render_item, self.chosen)))}`"
+
     def _atoms(self) -> list[rule_nodes.Atom]:
-        return [*self.events, *self.rows, *(item.atom for item in self.whiles)]
+        return [*self.events, *self.rows, *(item.atom for item in self.whiles), *(item.atom for item in self.absent)]
 
     def _is_meant_as_timer(self, atom: rule_nodes.Atom) -> bool:
         """Whether an item is written like a timer whose length has no unit: `w: extent(x, 3)`, where `x` is an item."""
@@ -162,10 +211,20 @@ class RuleCheck:
         return False
 
     def _check_events(self) -> Iterator[Problem]:
-        if not self.events:
+        if self.events or (self.rule.head in self.tables and (self.rows or self.absent)):
+            return
+        others = [item for rule in _rules_of(self.rule.head, self.ruleset) for item in rule.body]
+        if any(isinstance(item, rule_nodes.Atom) and item.stream not in self.tables for item in others):
+            yield Problem(
+                "head-kinds",
+                f"this rule derives rows of a table, but another rule of `{self.rule.head}` derives events",
+                self.rule.span,
+                hint="add an event to the body, or use another head for the table",
+            )
+        else:
             yield Problem(
                 "rule-without-event",
-                f"the rule for `{self.rule.head}` has no event in its body",
+                f"the rule for `{self.rule.head}` has no event in {self.body if self.chosen else 'its body'}",
                 self.rule.span,
                 hint="add an event to the body, or use FACT or TABLE for values without a time",
             )
@@ -229,6 +288,15 @@ class RuleCheck:
                         item.atom.span or item.span,
                         hint="write a condition on a row of the table instead",
                     )
+            case rule_nodes.Absent() if item.atom.stream not in self.tables:
+                yield Problem(
+                    "absent-stream",
+                    f"`not` without an interval takes a table, but `{item.atom.stream}` is a stream",
+                    item.span,
+                    label=f"tables: {', '.join(sorted(self.tables)) or 'none'}",
+                    hint=did_you_mean(item.atom.stream, self.tables)
+                    or f"name the interval without such events: `while w: not {item.atom.stream}(...)`",
+                )
             case rule_nodes.Together():
                 for name in item.names:
                     yield from self._check_interval(name, item.span, "within")
@@ -243,7 +311,7 @@ class RuleCheck:
         if name not in self.intervals:
             yield Problem(
                 "unknown-item",
-                f"`{words}` has unknown event or timer `{name}`",
+                f"`{words}` has unknown event or timer `{name}`" + (f" in {self.body}" if self.chosen else ""),
                 span,
                 label=f"events and timers: {', '.join(sorted(self.intervals))}" if self.intervals else "",
                 hint=did_you_mean(name, self.intervals) or f"name an event: `{name}: stream(...)`",
@@ -305,6 +373,15 @@ class RuleCheck:
         forbidden = {name for name, _ in self._values(item.atom for item in self.whiles if not item.collects)}
         listed = {name for name, _ in self._values(item.atom for item in self.whiles if item.collects)}
         yield from self._shared_by_whiles(bound)
+        for name, span in self._values(item.atom for item in self.absent):
+            if name not in bound:
+                yield Problem(
+                    "unsafe-rule",
+                    f"`not` uses `{name}`, which is not bound in the rest of the body",
+                    span,
+                    hint=did_you_mean(name, bound)
+                    or "bind the name in an argument of an event or of a table, or write `_` for any value",
+                )
         items = {atom.name for atom in self._atoms() if atom.name} | set(self.timers)
         lists = {item.atom.name for item in self.whiles if item.collects and item.atom.name}
         for argument in self.rule.arguments:
@@ -313,14 +390,14 @@ class RuleCheck:
                 continue
             for part in _names(argument.expression, lists):
                 if part.name not in bound | listed:
-                    where = "only bound in a `not`" if part.name in forbidden else "not bound in the body"
+                    where = "only bound in a `not`" if part.name in forbidden else f"not bound in {self.body}"
                     yield self._unsafe(part, f"the head uses `{part.name}`, which is {where}", bound | listed)
             yield from self._check_variables(argument.expression, items)
         for item in self.rule.body:
             if isinstance(item, rule_nodes.Condition):
                 for part in _names(item.expression, lists):
                     if part.name not in bound | listed | forbidden:
-                        words = f"the condition uses `{part.name}`, which is not bound in the body"
+                        words = f"the condition uses `{part.name}`, which is not bound in {self.body}"
                         yield self._unsafe(part, words, bound | listed | forbidden)
                 yield from self._check_variables(item.expression, items)
 
@@ -392,21 +469,26 @@ def _fields(expression: Expr) -> Iterator[Field]:
 
 
 def _check_recursion(ruleset: rule_nodes.Ruleset) -> Iterator[Problem]:
-    uses = {head: _used(head, ruleset) for head in ruleset.heads}
+    uses = {rule.head: _used(rule.head, ruleset) for rule in ruleset.rules}
     for rule in ruleset.rules:
-        for item in rule.body:
-            stream = item.atom.stream if isinstance(item, rule_nodes.While) else None
-            if stream is not None and (way := _way(stream, rule.head, uses)) is not None:
-                assert isinstance(item, rule_nodes.While)
-                word = "aggregate" if item.collects else "absence"
+        for stream, word, span in _uses_as_a_whole(rule):
+            if (way := _way(stream, rule.head, uses)) is not None:
                 yield Problem(
                     "unstratified",
                     f"`{rule.head}` depends on its own {word}: {' -> '.join((rule.head, *way))}",
-                    item.span or rule.span,
-                    hint="break the cycle: a `not` or `collect` cannot depend on the head of its own rule",
+                    span or rule.span,
+                    hint="break the cycle: a `not`, `collect` or `IN` cannot depend on the head of its own rule",
                 )
+        chosen = rule.consume or rule.policy not in (None, UNRESTRICTED)
         recursive = any(isinstance(item, rule_nodes.Atom) and _way(item.stream, rule.head, uses) for item in rule.body)
         late = next((item for item in rule.body if isinstance(item, rule_nodes.TimerItem) and _is_late(item)), None)
+        if recursive and chosen:
+            yield Problem(
+                "unstratified",
+                f"`{rule.head}` depends on its own choice: its rule has MATCH or CONSUME",
+                rule.policy_span or rule.span,
+                hint="choose in a rule with another head, which uses the events of this one",
+            )
         if recursive and late is not None:
             yield Problem(
                 "endless-rule",
@@ -417,42 +499,42 @@ def _check_recursion(ruleset: rule_nodes.Ruleset) -> Iterator[Problem]:
 
 
 def missing_base_case(ruleset: rule_nodes.Ruleset) -> str:
-    """A warning about the heads whose rules all need events of each other; empty if there are none."""
-    derived: set[str] = set()
-    while True:
-        found = {
-            rule.head
-            for rule in ruleset.rules
-            if rule.head not in derived
-            and all(
-                item.stream in derived or item.stream not in ruleset.heads
-                for item in rule.body
-                if isinstance(item, rule_nodes.Atom)
-            )
-        }
-        if not found:
-            break
+    """A warning about the heads whose rules all need events or rows of each other; empty if there are none."""
+    rules = rule_nodes.without_alternatives(ruleset).rules
+    heads, derived = dict.fromkeys(rule.head for rule in rules), set[str]()
+    while found := {rule.head for rule in rules if rule.head not in derived and _starts(rule, derived, heads)}:
         derived |= found
-    names = [f"`{head}`" for head in ruleset.heads if head not in derived]
+    names = [f"`{head}`" for head in heads if head not in derived]
     if not names:
         return ""
-    none = (
-        "never has events: each of its rules needs an event"
-        if len(names) == 1
-        else ("never have events: each of their rules needs an event")
-    )
-    return f"{', '.join(names)} {none} of {' or '.join(names)}; add a rule without them"
+    are = "is always empty: each of its" if len(names) == 1 else "are always empty: each of their"
+    return f"{', '.join(names)} {are} rules needs {' or '.join(names)}; add a rule that does not"
+
+
+def _starts(rule: rule_nodes.Rule, derived: Collection[str], heads: Collection[str]) -> bool:
+    """Whether the events and rows in the body of a rule can exist."""
+    streams = (item.stream for item in rule.body if isinstance(item, rule_nodes.Atom))
+    return all(stream in derived or stream not in heads for stream in streams)
 
 
 def _is_late(timer: rule_nodes.TimerItem) -> bool:
     return timer.kind in ("extend", "shift", "from_end", "from_start")
 
 
+def _uses_as_a_whole(rule: rule_nodes.Rule) -> Iterator[tuple[str, str, Span | None]]:
+    """The streams and tables that must be complete before the rule is evaluated, and what it does with them."""
+    for item in rule.body:
+        match item:
+            case rule_nodes.While():
+                yield item.atom.stream, "aggregate" if item.collects else "absence", item.span
+            case rule_nodes.Absent():
+                yield item.atom.stream, "absence", item.span
+    yield from ((lookup.table, "lookup", lookup.span) for lookup in rule_nodes.lookups_of(rule))
+
+
 def _used(head: str, ruleset: rule_nodes.Ruleset) -> tuple[str, ...]:
     rules = _rules_of(head, ruleset)
-    atoms = [item for rule in rules for item in rule.body if isinstance(item, rule_nodes.Atom)]
-    atoms += [item.atom for rule in rules for item in rule.body if isinstance(item, rule_nodes.While)]
-    return tuple(dict.fromkeys(atom.stream for atom in atoms))
+    return tuple(dict.fromkeys(name for rule in rules for name in rule_nodes.used_by(rule)))
 
 
 def _way(start: str, goal: str, uses: Mapping[str, tuple[str, ...]]) -> tuple[str, ...] | None:
@@ -503,6 +585,7 @@ def check_lookup(lookup: InTable, ruleset: rule_nodes.Ruleset | None) -> Iterato
     ruleset = ruleset or rule_nodes.Ruleset()
     declared, facts = {entry.name: entry for entry in ruleset.tables}, facts_by_table(ruleset)
     known = {name: table_columns(declared.get(name), facts.get(name, [])) for name in (*declared, *facts)}
+    known |= {rule.head: attribute_names(rule) for rule in reversed(ruleset.table_rules)}
     columns = known.get(lookup.table)
     if columns is None:
         yield Problem(
@@ -512,14 +595,16 @@ def check_lookup(lookup: InTable, ruleset: rule_nodes.Ruleset | None) -> Iterato
             label=f"tables: {', '.join(known) or 'none'}",
             hint=did_you_mean(lookup.table, known) or f"declare `TABLE {lookup.table}(column)`, or write `IN (...)`",
         )
-    elif lookup.column not in (columns if len(columns) > 1 else (None, *columns)):
-        lack = "has several columns" if lookup.column is None else f"has no column `{lookup.column}`"
+    elif lookup.column not in ((None, *columns) if len(columns) == 1 else columns):
+        lack = f"has no column `{lookup.column}`"
+        if lookup.column is None:
+            lack = "has several columns" if columns else "has no columns"
         yield Problem(
             "table-column",
             f"TABLE `{lookup.table}` {lack}",
             lookup.span,
-            label=f"columns: {', '.join(columns)}",
-            hint=f"write `IN {lookup.table}.{columns[0]}`",
+            label=f"columns: {', '.join(columns)}" if columns else "",
+            hint=f"write `IN {lookup.table}.{columns[0]}`" if columns else "",
         )
 
 

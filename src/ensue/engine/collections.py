@@ -64,7 +64,17 @@ def _extreme(part: Elements, side: str) -> Int64s:
 def fits(plan: CollectionPlan, lists: Lists) -> Mask:
     """The rows with the required number of elements."""
     mask = lists.lengths >= plan.collection.least
+    if plan.collection.closing is not None:
+        mask &= _has_closing(plan, lists, plan.collection.closing)
     return mask if plan.collection.most is None else mask & (lists.lengths <= plan.collection.most)
+
+
+def _has_closing(plan: CollectionPlan, lists: Lists, count: int) -> Mask:
+    """The rows whose list contains the match that is bound outside: an element of the last `count` graphs."""
+    others = {id(graph) for graph in plan.graphs[: len(plan.graphs) - count]}
+    first = sum(part.rows.length for part in lists.parts if id(part.space.plan) in others)
+    before = np.concatenate([[0], np.cumsum(lists.order >= first)])
+    return np.asarray(before[lists.offsets[1:]] > before[lists.offsets[:-1]])
 
 
 def element_values(lists: Lists, values: Callable[[Elements], pa.Array], kind: pa.DataType) -> pa.Array:

@@ -12,7 +12,6 @@ from ensue.graph.graphs import Graph, Moment
 from ensue.nodes.expressions import Expr, substitute_fields, variables_of
 from ensue.nodes.names import Name, Stream, in_order
 from ensue.plan.comparison import alike, graphs_of
-from ensue.plan.planner import longer
 from ensue.plan.plans import AbsencePlan, GraphPlan, QueryPlan
 
 
@@ -115,7 +114,6 @@ class CompiledGraphs:
     def __init__(self, plans: tuple[QueryPlan, ...] = ()) -> None:
         self._plans = plans
         self._graphs: dict[int, CompiledGraph] = {}
-        self._longer: dict[tuple[int, int], tuple[QueryPlan, QueryPlan]] = {}
         self.steps_of: dict[int, int] = {}
         """The number of steps of each plan, by its identity."""
 
@@ -137,13 +135,6 @@ class CompiledGraphs:
         if found is None:
             found = self._graphs[id(plan)] = CompiledGraph.of(plan)
         return found
-
-    def longer(self, plan: QueryPlan, rounds: int) -> QueryPlan:
-        """The plan for matches with this number of rounds of an unlimited repetition."""
-        wanted = id(plan), rounds
-        if wanted not in self._longer:
-            self._longer[wanted] = plan, longer(plan, rounds)
-        return self._longer[wanted][1]
 
 
 def plan_step(

@@ -20,7 +20,6 @@ from ensue.engine.worlds import weighed
 from ensue.graph.bounds import Point
 from ensue.graph.graphs import Variable, WindowClose
 from ensue.nodes.names import Name
-from ensue.plan.planner import SHORT
 from ensue.plan.plans import GraphPlan, Options, QueryPlan
 
 FEW_EVENTS, MANY_MORE = 64, 16
@@ -57,22 +56,14 @@ def evaluate(
     """The matches that complete within the frontier, once each, in chunks of bounded size, as the policy chooses them.
 
     `found` caches the candidates of each variable. `used` has the events used up before, and gets those that these
-    matches use up. Unlimited repetitions grow by one round at a time, until there is no match of that length even
-    without its negations.
+    matches use up.
     """
     if plan.uses_up and chosen:
         used = UsedRows.of(store.sources) if used is None else used
         every = evaluate(plan, store, frontier, options, found, used, chosen=False)
         yield from choose(every, plan, used)
         return
-    reached: list[int] = []
-    yield from matches_of_graphs(plan, store, frontier, options, found, used, reached)
-    rounds = SHORT
-    while plan.grows and rounds in reached:
-        rounds += 1
-        yield from matches_of_graphs(
-            store.compiled.longer(plan, rounds), store, frontier, options, found, used, reached
-        )
+    yield from matches_of_graphs(plan, store, frontier, options, found, used)
 
 
 def matches_of_graphs(
@@ -82,12 +73,11 @@ def matches_of_graphs(
     options: Options,
     found: dict[Hashable, Candidates],
     used: UsedRows | None,
-    reached: list[int],
 ) -> Iterator[MatchChunk]:
-    """The matches of the graphs of a plan; `reached` gets the rounds of those that could be bound as a whole."""
+    """The matches of the graphs of a plan."""
     summaries: dict[int, Summary] = {}
     for graph_plan in plan.graphs:
-        chunks = partial(_matches_of_graph, graph_plan, plan, store, frontier, options, found, used, reached, summaries)
+        chunks = partial(_matches_of_graph, graph_plan, plan, store, frontier, options, found, used, summaries)
         question = store.compiled.alike.get(id(graph_plan))
         if question is None or used is not None or frontier.fresh is not None or plan.uncertain:
             yield from chunks()
@@ -151,7 +141,6 @@ def _matches_of_graph(
     options: Options,
     found: dict[Hashable, Candidates],
     used: UsedRows | None,
-    reached: list[int],
     summaries: dict[int, Summary],
 ) -> Iterator[MatchChunk]:
     graph = graph_plan.graph
@@ -180,8 +169,6 @@ def _matches_of_graph(
                 chunk = weighed(chunk, join.where_lists_fit)
             if chunk.rows.length:
                 yield chunk
-        if join.reached:
-            reached.append(max(graph.rounds.values(), default=0))
 
 
 def _workspace(

@@ -178,7 +178,7 @@ class Search:
             _edge(names, side, chunk) for names, side in ((left, compared.left_side), (right, compared.right_side))
         ]
         allowed = 0 if compared.window is None else self.ticks(compared.window)
-        return values[0] - values[1] - allowed
+        return values[0] - values[1] - (-allowed if compared.apart else allowed)
 
     def forbidden(
         self, requirement: requirements.Requirement, chunk: MatchChunk
@@ -194,9 +194,7 @@ class Search:
 
     def _absences(self, requirement: requirements.Requirement, chunk: MatchChunk) -> list[AbsencePlan]:
         """The absences of a NOT for the choices of a chunk."""
-        rounds = chunk.query_plan.normal_form.repetitions.unrolled
-        longest = max((repetition.most for repetition in rounds.values()), default=1)
-        plan = plan_checked(self.question.query, self.plan.catalog, self.plan.source, longest=longest)
+        plan = plan_checked(self.question.query, self.plan.catalog, self.plan.source)
         own = next(graph for graph in plan.graphs if graph.graph.names == chunk.plan.graph.names)
         names = {*requirement.left}
         return [absence for absence in own.absences if _base_names(absence.graph.graph.names) <= names]
@@ -258,8 +256,7 @@ def _identities(chunk: MatchChunk, names: Sequence[Name]) -> Int64s:
         if name in rows.places:
             found = space.candidates.get(name)
             columns[:, place] = rows.places[name] if found is None else found.rows[rows.places[name]]
-    if not chunk.query_plan.grows:
-        columns[:, -1] = chunk.plan.graph.number
+    columns[:, -1] = chunk.plan.graph.number
     return columns
 
 

@@ -46,8 +46,6 @@ class Join:
     summaries: dict[int, Summary]
     inner: dict[int, Join] = field(default_factory=dict)
     steps_of_existence: list[JoinStep] | None = None
-    reached: bool = False
-    """Whether all variables were bound at least once, whatever was checked afterwards."""
 
     # -- enumeration -----------------------------------------------------------------------------------------------
 
@@ -132,7 +130,6 @@ class Join:
         if rows.length == 0:
             return
         if not steps:
-            self.reached = True
             if self.space.compiled.all_judged and self.space.options.earliest_completion:
                 yield rows
                 return

@@ -224,7 +224,7 @@ class Look:
 
     def choices(self, plan: QueryPlan, events: EventStore, after: int | None = None) -> Iterator[MatchChunk]:
         """All choices of events for the graphs of a plan that complete after a moment, whatever its policy."""
-        return matches_of_graphs(plan, events, Frontier(after), UNLIMITED, {}, None, [])
+        return matches_of_graphs(plan, events, Frontier(after), UNLIMITED, {}, None)
 
 
 class _Run:
@@ -325,7 +325,8 @@ def compile_plan(
 ) -> Machine:
     """Compiles a program plan; no rows are read. Events of a match also agree in `further_keys`."""
     # A stage keeps what is used; what the statements name has to come, so that they can be planned again.
-    everything = [*(way.whole for derivation in plan.derivations for way in derivation.ways), *plan.plans]
+    ways = [way for derivation in plan.derivations for way in derivation.ways]
+    everything = [*(way.whole for way in ways), *all_plans(plan.derivations, plan.plans)]
     if plan.states is not None:
         return _with_states(plan, plan.states, everything, Machine(plan, (), (), options, eager), further_keys)
     shapes = tuple(

@@ -44,7 +44,8 @@ OVER_CAPACITY = ("overflowed binary array capacity", "input array too large")
 
 def render_chunk(chunk: MatchChunk, output: OutputSchema) -> pa.RecordBatch:
     """The result rows of some matches, in the order of the matches."""
-    arrays = _returned_columns(chunk, output) if output.plan.query.returns else _default_columns(chunk, output)
+    returned = output.plan.query.returns or output.hidden
+    arrays = _returned_columns(chunk, output) if returned else _default_columns(chunk, output)
     if output.plan.query.suppress is not None:
         arrays.append(
             pa.nulls(chunk.rows.length, pa.int64())
@@ -188,7 +189,7 @@ def _in_graph(expression: Expr, chunk: MatchChunk, plan: QueryPlan) -> Expr:
 def _moments(chunk: MatchChunk, series: Series, time_type: pa.DataType) -> pa.Array:
     """The list of the moments of a PERIODIC*."""
     first, last = (chunk.space.value(point, chunk.rows) for point in (series.first, series.last))
-    counts = np.maximum(0, (last - first - 1) // series.ticks)
+    counts = (last - first) // series.ticks
     offsets = np.concatenate([[0], np.cumsum(counts)])
     numbers = np.arange(offsets[-1]) - np.repeat(offsets[:-1], counts) + 1
     moments = np.repeat(first, counts) + numbers * series.ticks

@@ -23,7 +23,7 @@ from ensue.engine.stage import Role, Stage, StageState
 from ensue.errors import QueryError, StateError
 from ensue.kernels.beliefs import Beliefs
 from ensue.nodes.names import Stream, names_in
-from ensue.nodes.patterns import PatternQuery
+from ensue.nodes.patterns import CONTEXTS, PatternQuery, Selection
 from ensue.nodes.rules import CHAINS, EDGES
 from ensue.plan.derivations import Derivation, all_plans
 from ensue.plan.inputs import InputTable
@@ -31,6 +31,7 @@ from ensue.plan.outputs import event_fields
 from ensue.plan.plans import QueryPlan
 from ensue.plan.selections import ELEMENT, INDEX
 from ensue.plan.states import StateQuestions
+from ensue.text.citations import functions_in
 from ensue.text.parser import parse_statements
 from ensue.text.render import render_constraint, render_query, render_selection
 from ensue.text.render_parts import render_declarations, render_rule, render_state
@@ -109,6 +110,8 @@ STATE_VERSION = 4
 METADATA = b"ensue.state"
 EVENTS_OF_STAGE = re.compile("stage_[0-9]+_events_[0-9]+")
 """The columns with the kept events of a stage."""
+FUNCTION_COMMENT = "-- function "
+
 SEPARATOR = ";\n"
 """What separates the statements in the text of a state."""
 OF_TRACKERS = b"ensue.beliefs"
@@ -174,26 +177,41 @@ def query_text(
     """The text that identifies a state: the queries of a session, their constraints, the streams that they use and the
     STATEs that they query. The streams of rows that they use are those of `inputs`.
 
-    The rows of tables are not part of it.
+    The rows of tables are not part of it. Functions of the user are comments with their types.
     """
     everything = all_plans(derivations, plans)
     programs = [derivation.program for derivation in derivations if derivation.program is not None]
     declared = render_declarations(programs[0]) if programs else ()
     texts: dict[str, None] = dict.fromkeys(declared)
     texts |= dict.fromkeys(() if states is None else map(render_state, states.states))
-    used = {name for plan in everything for stream in plan.all_streams for name in names_in(stream)}
-    views = (view for item in inputs for name, view in item.all_views.items() if name in used)
-    texts |= dict.fromkeys(render_selection(view.selection) for view in views)
+    texts |= dict.fromkeys(map(render_selection, _selections(everything, inputs)))
     for plan in everything:
         constraints = plan.law.constraints if plan.law is not None else ()
         texts |= dict.fromkeys(f"CONSTRAINT {render_constraint(constraint)}" for constraint in constraints)
     written = (statement_text(plan.query) for plan in everything)
-    return SEPARATOR.join((*texts, *(text for text in written if text is not None)))
+    called = functions_called(plans, derivations, inputs)
+    comments = (f"{FUNCTION_COMMENT}{called[name]}" for name in sorted(called))
+    return SEPARATOR.join((*comments, *texts, *(text for text in written if text is not None)))
+
+
+def functions_called(
+    plans: Sequence[QueryPlan], derivations: Sequence[Derivation], inputs: Sequence[InputTable]
+) -> dict[str, object]:
+    """The functions of the user that the queries of a session and their streams call, by name."""
+    everything = all_plans(derivations, plans)
+    return functions_in((*_selections(everything, inputs), *(plan.query for plan in everything)))
+
+
+def _selections(plans: Sequence[QueryPlan], inputs: Sequence[InputTable]) -> list[Selection]:
+    """The streams of rows that the plans use."""
+    used = {name for plan in plans for stream in plan.all_streams for name in names_in(stream)}
+    return [view.selection for item in inputs for name, view in item.all_views.items() if name in used]
 
 
 def statement_text(query: PatternQuery) -> str | None:
     """A statement as text; None for an internal statement of a rule."""
-    if query.rule is not None and query.rule.body:
+    # A rule with a context is saved as its operators, like a pattern with one.
+    if query.rule is not None and query.rule.body and query.rule.policy not in CONTEXTS:
         return render_rule(query.rule)
     beside = query.name in (EDGES, CHAINS) or (query.lookup is not None and query.rule is None)
     return None if beside else render_query(query)
@@ -223,10 +241,17 @@ def same_queries(saved: str, text: str) -> bool:
     """Whether two texts are the same queries. Another release may have written them in another way."""
     if saved == text:
         return True
+    if _functions_of_text(saved) != _functions_of_text(text):
+        return False
     try:
         return parse_statements(saved) == parse_statements(text)
     except QueryError:
         return False
+
+
+def _functions_of_text(text: str) -> list[str]:
+    """The comments about the functions of the user, which the parser ignores."""
+    return [line for line in text.split("\n") if line.startswith(FUNCTION_COMMENT)]
 
 
 def restore(machine: Machine, saved: pa.Table, predecessors: Collection[str] = (), text: str | None = None) -> State:

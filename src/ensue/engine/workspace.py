@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ensue.analysis.catalog import WHOLE_EVENT, Catalog
+from ensue.analysis.catalog import EVENT_NUMBER, WHOLE_EVENT, Catalog
 from ensue.engine.compiled_graph import CompiledGraph, Range, Sight
 from ensue.engine.events import Candidates, EventStore
 from ensue.engine.keys import encode_values
@@ -133,7 +133,7 @@ def fits(key_count: int, sizes: Sequence[int]) -> bool:
 
 # --- workspace
 
-OWN_FIELDS = (CERTAINTY, WHOLE_EVENT)
+OWN_FIELDS = (CERTAINTY, WHOLE_EVENT, EVENT_NUMBER)
 """Fields that are not columns."""
 
 
@@ -265,6 +265,11 @@ class Workspace:
         place = next(place for place, source in enumerate(self.store.sources) if source is found.source.origin)
         return self.store.ties(self.tied_by)[place][found.rows]
 
+    def _event_numbers(self, found: Candidates) -> Int64s:
+        """A number for each candidate: the same for the same event, however many streams it belongs to."""
+        place = next(place for place, source in enumerate(self.store.sources) if source is found.source.origin)
+        return found.rows.astype(np.int64) * len(self.store.sources) + place
+
     def keys(self, rows: Rows) -> Codes:
         """The partition key of each row."""
         name, places = next(iter(rows.places.items()))
@@ -322,6 +327,8 @@ class Workspace:
                 moments = self._moment_value(self.moments[wanted.variable], rows)
                 return pa.array(moments).view(self.catalog.time_type)
             found = self.candidates[wanted.variable]
+            if wanted.name == EVENT_NUMBER:
+                return pa.array(self._event_numbers(found)[rows.places[wanted.variable]])
             return field_values(
                 wanted, self.streams[wanted.variable], found, rows.places[wanted.variable], self.catalog
             )

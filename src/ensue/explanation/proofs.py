@@ -123,7 +123,8 @@ class Prover:
         parts += [self._absence(absence, question, one) for absence in one.plan.absences]
         parts += self._lists(question, one, path)
         rule = plan.query.rule
-        statement = " ".join((render_query(plan.query) if rule is None else render_rule(rule)).split())
+        text_of_rule = None if rule is None or not rule.body else render_rule(rule)
+        statement = " ".join((text_of_rule or render_query(plan.query)).split())
         text = f"{name} {words}" + ("" if rule is None else f", by {statement}")
         return Proof("match", text, {"statement": statement}, tuple(parts))
 

@@ -137,6 +137,9 @@ class _Checker:
             case expressions.InTable(operand):
                 self.of_table(expr, self.type_of(operand))
                 return BOOLEAN
+            case expressions.HasRow(operands):
+                self.of_row(expr, [self.type_of(operand) for operand in operands])
+                return BOOLEAN
             case expressions.Between(operand, low, high):
                 kind = self.type_of(operand)
                 self.comparison(">=", operand, low, kind, self.type_of(low), low.span or expr.span)
@@ -247,6 +250,18 @@ class _Checker:
         elif expr.values is not None:
             column = expressions.Field(None, expr.column or expr.table)
             self.comparison("=", expr.operand, column, found, expr.values.type, expr.span, fixed=column)
+
+    def of_row(self, expr: expressions.HasRow, found: Sequence[Type]) -> None:
+        """The types of the values of a row and of the columns of its table, which are known once the table is."""
+        for place, (operand, name) in enumerate(zip(expr.operands, expr.columns, strict=True)):
+            known = None if expr.rows is None else expr.rows.columns[place].type
+            if found[place].kind in TIMES or (known is not None and known.kind in TIMES):
+                message = f"`not {expr.table}(...)` does not compare times and durations"
+                hint = "compare numbers or texts, or write `_` for the time"
+                self.report("type-clash", message, expr.span, found[place].word, hint)
+            elif known is not None:
+                column = expressions.Field(None, name)
+                self.comparison("=", operand, column, found[place], known, expr.span, fixed=column)
 
     def like(self, expr: expressions.Like, found: Type, pattern: str) -> None:
         if found.kind not in (Kind.TEXT, Kind.NULL):
@@ -404,7 +419,7 @@ class _Checker:
 
     def call(self, expr: expressions.Call) -> Type:
         types = tuple(self.type_of(argument) for argument in expr.arguments)
-        function = FUNCTIONS.get(expr.name)
+        function = FUNCTIONS.get(expr.name) if expr.function is None else expr.function.signature
         if function is None:
             return self.unknown_function(expr)
         if not self.count_fits(function, expr):

@@ -366,6 +366,9 @@ def _value(expr: expressions.Expr, rows: _Rows) -> Any:
             if pa.types.is_decimal(values.array.type):
                 wanted = _as_decimal(operand, wanted)
             return inverted_if(negated, _looked_up(wanted, values.array))
+        case expressions.HasRow(operands, negated=negated, rows=table):
+            assert table is not None, "the rows of a table are known when a query is planned"
+            return inverted_if(negated, _row_found(operands, table, rows))
         case expressions.Between(operand, low, high, negated):
             above = compared(">=", *_comparands(operand, low, rows))
             below = compared("<=", *_comparands(operand, high, rows))
@@ -398,6 +401,9 @@ def _value(expr: expressions.Expr, rows: _Rows) -> Any:
             return _nullif(expr, rows)
         case expressions.Call("contains", (first, second)) if types.element_type(_value(first, rows).type) is not None:
             return containers.contains(_broadcast(_value(first, rows), rows.length), _value(second, rows))
+        case expressions.Call(_, arguments) if expr.function is not None:
+            columns = [_broadcast(_value(argument, rows), rows.length) for argument in arguments]
+            return expr.function.evaluated(columns, rows.length, expr.span)
         case expressions.Call(name, arguments):
             values = [_value(argument, rows) for argument in arguments]
             with overflow(name, expr.span):
@@ -531,18 +537,63 @@ def _is_one_of(searched: expressions.Expr, items: Sequence[expressions.Expr], ro
 def _looked_up(operand: Any, values: types.Array) -> Any:
     if types.kind_of(operand.type) is Kind.NULL:
         return UNKNOWN
-    operand, values = _alike(operand, values)
-    common = operand.type if pa.types.is_decimal(operand.type) else types.common_type((operand.type, values.type))
-    if common is None:
+    wanted, candidates = _of_one_type(*_alike(operand, values))
+    if candidates is None:
         return UNKNOWN
-    wanted, candidates = types.convert(operand, common), types.convert(values, common)
-    if pa.types.is_floating(common):
-        # A lookup tells -0.0 from 0.0, a comparison does not.
-        wanted, candidates = types.arrow.add(wanted, 0.0), types.arrow.add(candidates, 0.0)
     found = types.arrow.is_in(wanted, value_set=candidates)
     if isinstance(wanted, pa.Array) and wanted.null_count == 0:
         return found
     return types.arrow.if_else(types.arrow.is_valid(wanted), found, UNKNOWN)
+
+
+def _of_one_type(operand: Any, values: Any) -> tuple[Any, Any]:
+    """Both sides of a lookup with one type; None for the values if no type holds both."""
+    common = operand.type if pa.types.is_decimal(operand.type) else types.common_type((operand.type, values.type))
+    if common is None:
+        return operand, None
+    wanted, candidates = types.convert(operand, common), types.convert(values, common)
+    if pa.types.is_floating(common):
+        # A lookup tells -0.0 from 0.0, a comparison does not.
+        wanted, candidates = types.arrow.add(wanted, 0.0), types.arrow.add(candidates, 0.0)
+    return wanted, candidates
+
+
+def _row_found(operands: Sequence[expressions.Expr], table: types.TableRows, rows: _Rows) -> Any:
+    """Whether some row of the table equals the operands: both as numbers, which each column splits further."""
+    wanted, held, count = np.zeros(rows.length, np.int64), np.zeros(table.length, np.int64), 1
+    fits, known = np.ones(rows.length, bool), np.ones(table.length, bool)
+    for operand, column, places in zip(operands, table.columns, table.places, strict=True):
+        value = _exact(operand, rows)
+        if pa.types.is_decimal(column.array.type):
+            value = _as_decimal(operand, value)
+        codes, own = _codes_in(_broadcast(value, rows.length), column.array)
+        fits, known = fits & (codes >= 0), known & (own[places] >= 0)
+        size = len(column.array) + 1
+        held, wanted = held * size + own[places] + 1, wanted * size + codes + 1
+        if count > 1:
+            numbers = np.unique(np.concatenate([held, wanted]), return_inverse=True)[1]
+            held, wanted, size = numbers[: table.length], numbers[table.length :], table.length + rows.length
+        count = size
+    found = np.zeros(count, bool)
+    found[held[known]] = True
+    return pa.array(found[wanted] & fits)
+
+
+def _codes_in(operand: Any, values: types.Array) -> tuple[Any, Any]:
+    """The places of the operand among the distinct values, and those of the values themselves; -1: equal to none."""
+    none = np.full(len(operand), -1), np.full(len(values), -1)
+    if Kind.NULL in (types.kind_of(operand.type), types.kind_of(values.type)):
+        return none
+    fitting = _alike(operand, values)
+    wanted, candidates = _of_one_type(*fitting)
+    if candidates is None:
+        return none
+    # Values that nothing of the operand's type equals are not among the candidates.
+    own = types.arrow.index_in(values, value_set=types.convert(fitting[1], values.type))
+    found = types.arrow.index_in(wanted, value_set=candidates)
+    found = types.arrow.if_else(types.arrow.is_valid(wanted), found, None)
+    places, others = (np.asarray(types.arrow.fill_null(codes, -1)).astype(np.int64) for codes in (found, own))
+    return places, others
 
 
 def _alike(operand: Any, values: Any) -> tuple[Any, Any]:

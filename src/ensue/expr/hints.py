@@ -249,4 +249,7 @@ def function_hint(name: str) -> str:
     if name in ("all", "any", "every", "exists", "forall"):
         return "a condition on a list, such as `x.f > 1`, is one on each element; aggregates such as `max` reduce it"
     meant = _OTHER_NAMES.get(name)
-    return f"did you mean `{meant}`?" if meant else did_you_mean(name, (*FUNCTIONS, *aggregate_names()))
+    if meant:
+        return f"did you mean `{meant}`?"
+    own = "define it with `ensue.function` and pass it: `ensue.parse(query, functions=[...])`"
+    return did_you_mean(name, (*FUNCTIONS, *aggregate_names())) or own

@@ -6,7 +6,7 @@ duration of any unit. `readable` converts a source column to one of them, once.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias, cast
 
@@ -121,6 +121,23 @@ class TableValues:
     def of(cls, column: pa.ChunkedArray) -> TableValues:
         values = column.combine_chunks().drop_null().unique()
         return cls(values, own_type(values.type))
+
+
+@dataclass(frozen=True, slots=True)
+class TableRows:
+    """The rows of some columns of a table that have no null: for each column its distinct values, their type, and their
+    places in the rows."""
+
+    columns: tuple[TableValues, ...]
+    places: tuple[Any, ...]
+    length: int
+
+    @classmethod
+    def of(cls, table: pa.Table, names: Sequence[str]) -> TableRows:
+        rows = table.select(list(names)).drop_null() if names else table
+        encoded = [rows.column(name).combine_chunks().dictionary_encode() for name in names]
+        values = (TableValues(column.dictionary, own_type(column.type.value_type)) for column in encoded)
+        return cls(tuple(values), tuple(np.asarray(column.indices) for column in encoded), rows.num_rows)
 
 
 def arrow_type(own: Type) -> pa.DataType:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import NamedTuple, TypeAlias
 
 from ensue.errors import Span
@@ -342,3 +343,35 @@ class TimeScale:
     @property
     def _tick(self) -> int:
         return 1 if self.unit is None else NANOSECONDS_PER_UNIT[self.unit]
+
+
+# --- bounds between variables
+
+IMPLICIT = Reason("")
+"""The reason of a bound that no clause states, such as that an event starts before it ends."""
+
+
+def at_once(one: Name, other: Name) -> list[Bound]:
+    """The bounds that two variables start and end at the same times."""
+    return [
+        Bound(point(x), point(y), ZERO, IMPLICIT)
+        for point in (start_of, end_of)
+        for x, y in ((one, other), (other, one))
+    ]
+
+
+def ends_by(name: Name, other: Name) -> Bound:
+    return Bound(end_of(name), end_of(other), ZERO, IMPLICIT)
+
+
+def adjacent(names: Sequence[Name]) -> list[Bound]:
+    """Each event has the position directly after the previous one."""
+    reason = Reason("MATCH STRICT requires adjacent events")
+    bounds = []
+    for earlier, later in pairwise(names):
+        x, y = position_of(earlier), position_of(later)
+        bounds += [
+            Bound(y, x, Limit(1, False), reason),
+            Bound(x, y, Limit(-1, False), reason),
+        ]
+    return bounds

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ensue.analysis.catalog import Catalog
-from ensue.analysis.scopes import Aside, Scope, growing_lists, homes_of, list_groups
+from ensue.analysis.scopes import Aside, Scope, homes_of, list_groups
 from ensue.check.fields import list_names
 from ensue.check.query import home_of
 from ensue.expr.lists import explicit_lists, has_prev, list_variables
@@ -157,7 +157,6 @@ class Conditions:
             for name in part.fields
         )
         self.groups = list_groups(query.pattern)
-        self.growing = growing_lists(query.pattern)
         self.filed: list[tuple[Aside | None, expressions.Expr]] = []
         self.filed_lists: list[tuple[Aside | None, expressions.Expr]] = []
         self.filed_pairs: list[tuple[Aside | None, expressions.Expr]] = []
@@ -220,12 +219,12 @@ class Conditions:
                 if expressions.variables_of(own) <= bound:
                     yield sight.resolved(own)
         for home, conjunct in self.filed_lists:
-            if home is original and (
-                about is None or (lists_too and expressions.variables_of(conjunct) & names.keys())
-            ):
-                own = self._gathered(renamed_lists(conjunct, names), bound)
-                late = lists_in(conjunct) & self.growing
-                if not late and not lists_in(own) and not has_prev(own) and expressions.variables_of(own) <= bound:
+            gathered = self._gathered(renamed_lists(conjunct, names), bound)
+            named = expressions.variables_of(conjunct) | expressions.variables_of(gathered)
+            if home is original and (about is None or (lists_too and named & names.keys())):
+                # Another choice of a FIRST or LAST has other elements.
+                own = renamed_lists(gathered, names)
+                if not lists_in(own) and not has_prev(own) and expressions.variables_of(own) <= bound:
                     yield sight.resolved(own)
         if self.same:
             yield from self._agreement(parts, (*outer, parts)[0])
@@ -252,8 +251,7 @@ class Conditions:
     ) -> Iterator[expressions.Expr]:
         """The conjuncts of a scope that are evaluated after everything else is bound.
 
-        These are conjuncts about collections, which are known only then, and about repetitions without a limit: if a
-        match is too short for a conjunct, a longer match may still satisfy it.
+        These are conjuncts about collections, which are known only then.
         """
         if not self.filed_lists:
             return
@@ -266,11 +264,7 @@ class Conditions:
             if home is original:
                 own = self._gathered(renamed_lists(conjunct, names), bound)
                 lists = lists_in(own) | (list_variables(own, listed) if has_prev(own) else frozenset())
-                if (
-                    (lists or lists_in(conjunct) & self.growing)
-                    and lists <= listed.keys()
-                    and expressions.variables_of(own) <= bound | listed.keys()
-                ):
+                if lists and lists <= listed.keys() and expressions.variables_of(own) <= bound | listed.keys():
                     yield sight.resolved(own)
 
     def sorted(self, parts: Parts, own: Iterable[expressions.Expr], outer: tuple[Parts, ...]) -> GraphConditions:

@@ -167,7 +167,7 @@ class Deadline:
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """The moments of a PERIODIC*: every `ticks` after `first` and before `last`."""
+    """The moments of a PERIODIC*: every `ticks` after `first`, up to `last`."""
 
     first: Point
     last: Point
@@ -210,7 +210,8 @@ class Absence:
 class Collection:
     """The list of all matches of the graphs (one for each choice of branches) in their scopes, under `name`.
 
-    It has at least `least` and, unless `most` is None, at most `most` elements. `names` are its variables.
+    It has at least `least` and, unless `most` is None, at most `most` elements. `names` are its variables. If `closing`
+    is not None, so many graphs at the end are those of a match that is bound outside, and the list must contain it.
     """
 
     name: Name
@@ -222,6 +223,7 @@ class Collection:
     item: Pattern
     words: str = ""
     threat: Threat | None = None
+    closing: int | None = None
 
     @property
     def text(self) -> str:

@@ -31,13 +31,13 @@ class Repetitions:
     unrolled: Mapping[Name, Repetition] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, query: PatternQuery, longest: int) -> Repetitions:
+    def of(cls, query: PatternQuery) -> Repetitions:
         """The repetitions of a query with an expanded pattern."""
         unrolled: dict[Name, Repetition] = {}
         for node in walk(query.pattern):
             if isinstance(node, Repeat) and not node.every and (group := group_of(node)) is not None:
                 inside = frozenset(id(part) for part in walk(node.item) if is_aside(part))
-                unrolled[group] = Repetition(names_in(node.item), lengths(node, longest)[-1], inside)
+                unrolled[group] = Repetition(names_in(node.item), lengths(node)[-1], inside)
         return cls(lists_of_result(query), unrolled)
 
     def in_rounds(self, conjunct: expressions.Expr, home: Scope | None) -> Iterator[expressions.Expr]:

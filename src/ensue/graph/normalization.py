@@ -4,35 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import count, pairwise
+from itertools import product
 
-from ensue.analysis.catalog import Catalog
+from ensue.analysis.catalog import Catalog, same_event
 from ensue.analysis.choices import choices, names_in, orders, renamed, settled_forms
-from ensue.analysis.scopes import (
-    Aside,
-    counts_events,
-    group_of,
-    is_aside,
-    open_reaches,
-    whole_windows,
-)
+from ensue.analysis.scopes import Aside, counts_events, group_of, is_aside, open_reaches, whole_windows
 from ensue.errors import Problem, QueryError, Source
 from ensue.graph import bounds as graph_bounds
-from ensue.graph import reader
+from ensue.graph import picks, reader
+from ensue.graph.bounds import IMPLICIT, ZERO, Bound, Limit, end_of, position_of, start_of
 from ensue.graph.conditions import UNSAID, Conditions
-from ensue.graph.graphs import (
-    Absence,
-    Collection,
-    Deadline,
-    Extent,
-    Graph,
-    Moment,
-    NormalForm,
-    Scope,
-    WindowClose,
-    Windows,
-    text_of,
-)
+from ensue.graph.graphs import Absence, Collection, Deadline, Extent, Graph, Moment, NormalForm, Scope, Windows, text_of
 from ensue.graph.lists import NO_REPETITIONS, Repetitions
 from ensue.lower.phases import spelled_out
 from ensue.nodes import patterns
@@ -42,22 +24,14 @@ from ensue.nodes.names import Name, Other, Round, Stream
 ENDS = frozenset({"e"})
 """The requirement that the last item of a pattern in time is known."""
 
-IMPLICIT = graph_bounds.Reason("")
-"""The reason of a bound that no clause states, such as that an event starts before it ends."""
 
-
-def normalize_query(
-    query: patterns.PatternQuery, catalog: Catalog, source: Source | None = None, longest: int = 1
-) -> NormalForm:
-    """Returns the union of graphs for a checked and bound query. Raises `never-holds` if no graph can ever match.
-
-    A repetition without an upper limit has at most `longest` rounds.
-    """
-    builder = GraphBuilder(query, catalog, source, longest)
+def normalize_query(query: patterns.PatternQuery, catalog: Catalog, source: Source | None = None) -> NormalForm:
+    """Returns the union of graphs for a checked and bound query. Raises `never-holds` if no graph can ever match."""
+    builder = GraphBuilder(query, catalog, source)
     graphs: list[Graph] = []
     dropped: list[str] = []
     contradictions: list[graph_bounds.Contradiction] = []
-    for number, (pattern, forms) in enumerate(settled_forms(builder.pattern, longest)):
+    for number, (pattern, forms) in enumerate(settled_forms(builder.pattern)):
         possible: list[Graph] = []
         for ordered in forms:
             graph = builder.whole_graph(pattern, ordered, number)
@@ -71,7 +45,7 @@ def normalize_query(
             dropped.append(f"{text_of(pattern)}: {explain_contradiction(contradictions[-1])}")
     if not graphs:
         lasting = catalog.with_durations
-        needs_durations = lasting != catalog and _can_hold(query, lasting, longest)
+        needs_durations = lasting != catalog and _can_hold(query, lasting)
         raise QueryError([_never_holds(contradictions[0], needs_durations)], source)
     events = (part for part in patterns.walk(builder.pattern) if isinstance(part, patterns.Event))
     streams = dict.fromkeys(event.stream for event in events)
@@ -98,9 +72,9 @@ def explain_contradiction(contradiction: graph_bounds.Contradiction) -> str:
     return ", but ".join(dict.fromkeys(bound.reason.text for bound in contradiction.cycle if bound.reason.text))
 
 
-def _can_hold(query: patterns.PatternQuery, catalog: Catalog, longest: int) -> bool:
+def _can_hold(query: patterns.PatternQuery, catalog: Catalog) -> bool:
     try:
-        normalize_query(query, catalog, None, longest)
+        normalize_query(query, catalog)
     except QueryError:
         return False
     return True
@@ -169,7 +143,7 @@ class _Around:
 class GraphBuilder:
     """Builds the graphs of one query and holds what they share."""
 
-    def __init__(self, query: patterns.PatternQuery, catalog: Catalog, source: Source | None, longest: int) -> None:
+    def __init__(self, query: patterns.PatternQuery, catalog: Catalog, source: Source | None) -> None:
         self.source = source
         self.policy, self.allows_ties = query.policy, query.allows_ties
         query = spelled_out(query)
@@ -188,7 +162,7 @@ class GraphBuilder:
         for part in patterns.walk(query.pattern):
             lists |= isinstance(part, patterns.Repeat)
             self.has_reaches |= isinstance(part, patterns.Within) and part.reach is not None
-        self.repetitions = Repetitions.of(query, longest) if lists else NO_REPETITIONS
+        self.repetitions = Repetitions.of(query) if lists else NO_REPETITIONS
         self.conditions = None if query.where is None else Conditions(query, catalog, self.repetitions)
 
     def _windows(self, windows: Sequence[patterns.Window]) -> Windows:
@@ -200,17 +174,17 @@ class GraphBuilder:
             min((window.count for window in windows if isinstance(window, patterns.Events)), default=None),
         )
 
-    def before(self, x: Name, y: Name) -> graph_bounds.Limit:
+    def before(self, x: Name, y: Name) -> Limit:
         """The limit of the end of one variable to the start of one after it in SEQ: events without an order tie."""
-        return graph_bounds.Limit(0, not self.allows_ties, bool(self.ordered) and self._are_ordered(x, y))
+        return Limit(0, not self.allows_ties, bool(self.ordered) and self._are_ordered(x, y))
 
-    def _strictly_before(self, x: Name, y: Name) -> graph_bounds.Limit:
-        return graph_bounds.Limit(0, True, self._are_ordered(x, y))
+    def _strictly_before(self, x: Name, y: Name) -> Limit:
+        return Limit(0, True, self._are_ordered(x, y))
 
-    def _ends_before(self, earlier: Extent, later: Extent) -> graph_bounds.Limit:
+    def _ends_before(self, earlier: Extent, later: Extent) -> Limit:
         """The limit of the ends of two matches; their order decides where each has one last event."""
         single = len(earlier.ends) == len(later.ends) == 1
-        return graph_bounds.Limit(0, True, single and self._are_ordered(*earlier.ends, *later.ends))
+        return Limit(0, True, single and self._are_ordered(*earlier.ends, *later.ends))
 
     def _are_ordered(self, *names: Name) -> bool:
         """Whether columns order the events of these variables at the same time."""
@@ -228,54 +202,24 @@ class GraphBuilder:
         self.reader.read(pattern, None, None, parts)
         extent = reader.extent_of(pattern)
         if self.policy == patterns.STRICT:
-            parts.positions += _adjacent(reader.variables_in(pattern))
+            parts.positions += graph_bounds.adjacent(reader.variables_in(pattern))
         # The ends of the match are points around all others, exact where only one variable can be first or last.
-        parts.times += [
-            graph_bounds.Bound(graph_bounds.WHOLE_START, graph_bounds.start_of(name), graph_bounds.ZERO, IMPLICIT)
-            for name in extent.starts
-        ]
-        parts.times += [
-            graph_bounds.Bound(graph_bounds.end_of(name), graph_bounds.WHOLE_END, graph_bounds.ZERO, IMPLICIT)
-            for name in extent.ends
-        ]
+        parts.times += [Bound(graph_bounds.WHOLE_START, start_of(name), ZERO, IMPLICIT) for name in extent.starts]
+        parts.times += [Bound(end_of(name), graph_bounds.WHOLE_END, ZERO, IMPLICIT) for name in extent.ends]
         if len(extent.starts) == 1:
-            parts.times.append(
-                graph_bounds.Bound(
-                    graph_bounds.start_of(extent.starts[0]), graph_bounds.WHOLE_START, graph_bounds.ZERO, IMPLICIT
-                )
-            )
+            parts.times.append(Bound(start_of(extent.starts[0]), graph_bounds.WHOLE_START, ZERO, IMPLICIT))
         if len(extent.ends) == 1:
-            parts.times.append(
-                graph_bounds.Bound(
-                    graph_bounds.WHOLE_END, graph_bounds.end_of(extent.ends[0]), graph_bounds.ZERO, IMPLICIT
-                )
-            )
+            parts.times.append(Bound(graph_bounds.WHOLE_END, end_of(extent.ends[0]), ZERO, IMPLICIT))
         if self.limits.ticks is not None:
             parts.times.append(
-                graph_bounds.Bound(
-                    graph_bounds.WHOLE_END,
-                    graph_bounds.WHOLE_START,
-                    graph_bounds.Limit(self.limits.ticks, False),
-                    IMPLICIT,
-                )
+                Bound(graph_bounds.WHOLE_END, graph_bounds.WHOLE_START, Limit(self.limits.ticks, False), IMPLICIT)
             )
         for name in parts.variables if self.counting else ():
-            parts.positions.append(
-                graph_bounds.Bound(
-                    graph_bounds.WHOLE_FIRST, graph_bounds.position_of(name), graph_bounds.ZERO, IMPLICIT
-                )
-            )
-            parts.positions.append(
-                graph_bounds.Bound(graph_bounds.position_of(name), graph_bounds.WHOLE_LAST, graph_bounds.ZERO, IMPLICIT)
-            )
+            parts.positions.append(Bound(graph_bounds.WHOLE_FIRST, position_of(name), ZERO, IMPLICIT))
+            parts.positions.append(Bound(position_of(name), graph_bounds.WHOLE_LAST, ZERO, IMPLICIT))
         if self.limits.events is not None:
             parts.positions.append(
-                graph_bounds.Bound(
-                    graph_bounds.WHOLE_LAST,
-                    graph_bounds.WHOLE_FIRST,
-                    graph_bounds.Limit(self.limits.events - 1, False),
-                    IMPLICIT,
-                )
+                Bound(graph_bounds.WHOLE_LAST, graph_bounds.WHOLE_FIRST, Limit(self.limits.events - 1, False), IMPLICIT)
             )
         positions = (
             graph_bounds.Network((graph_bounds.WHOLE_FIRST, graph_bounds.WHOLE_LAST))
@@ -292,7 +236,7 @@ class GraphBuilder:
             graph = replace(graph, extent=_outermost(extent, graph.times))
         return replace(
             graph,
-            closings=_closings(graph, pattern, parts.picks),
+            closings=picks.closings(graph, pattern, parts.picks) if parts.picks or reader.trails(pattern) else (),
             deadlines=self._deadlines(chosen) if self.has_reaches else (),
             succession=succession,
             number=number,
@@ -301,7 +245,7 @@ class GraphBuilder:
     def _deadlines(self, chosen: patterns.Pattern) -> tuple[Deadline, ...]:
         """When the reaches close the scopes that only they close on the right."""
         found = [
-            Deadline(graph_bounds.end_of(part.reach.anchor), self.scale.ticks(part.window))
+            Deadline(end_of(part.reach.anchor), self.scale.ticks(part.window))
             for part in open_reaches(chosen)
             if part.reach is not None
         ]
@@ -338,7 +282,11 @@ class GraphBuilder:
                 Absence(graph, scope, pattern)
                 for item in parts.asides
                 if isinstance(item.item, patterns.Not) and not item.item.loose
-                for pattern, graph, scope in self._graphs_beside(item, inside)
+                for pattern, graph, scope in (
+                    self._graphs_beside(item, inside)
+                    if item.ends is None
+                    else self._ending_with(item, item.ends, inside)
+                )
             )
             collections = tuple(
                 self._collection(item, item.item, inside)
@@ -349,8 +297,8 @@ class GraphBuilder:
             if chosen is not None:
                 absences += tuple(
                     absence
-                    for place, choice in enumerate(parts.picks)
-                    for absence in self._no_better(place, choice.pick, chosen, inside)
+                    for place in range(len(parts.picks))
+                    for absence in self._no_better(place, parts, chosen, inside)
                 )
         return Graph(
             variables,
@@ -388,59 +336,102 @@ class GraphBuilder:
     def _close(self, parts: reader.Parts, around: _Around) -> _Around:
         """The surroundings of the graphs inside this one: its bounds, closed together with those outside."""
         points: list[graph_bounds.Point] = []
-        bounds: list[graph_bounds.Bound] = []
+        bounds: list[Bound] = []
         for variable in parts.variables.values():
-            start, end = graph_bounds.start_of(variable.name), graph_bounds.end_of(variable.name)
+            start, end = start_of(variable.name), end_of(variable.name)
             points += [start, end]
-            inside = graph_bounds.Limit(0, False, bool(self.ordered) and self._are_ordered(variable.name))
-            bounds.append(graph_bounds.Bound(start, end, inside, IMPLICIT))
+            inside = Limit(0, False, bool(self.ordered) and self._are_ordered(variable.name))
+            bounds.append(Bound(start, end, inside, IMPLICIT))
             schema = self.catalog.stream(variable.stream)
             if schema is None or schema.end is None:
-                bounds.append(graph_bounds.Bound(end, start, inside, IMPLICIT))
+                bounds.append(Bound(end, start, inside, IMPLICIT))
         for name in parts.moments:
-            start, end = graph_bounds.start_of(name), graph_bounds.end_of(name)
+            start, end = start_of(name), end_of(name)
             points += [start, end]
-            bounds += [
-                graph_bounds.Bound(start, end, graph_bounds.ZERO, IMPLICIT),
-                graph_bounds.Bound(end, start, graph_bounds.ZERO, IMPLICIT),
-            ]
+            bounds += [Bound(start, end, ZERO, IMPLICIT), Bound(end, start, ZERO, IMPLICIT)]
         times = graph_bounds.extend(around.times, points, bounds + parts.times)
         if not self.counting:
             return replace(around, parts=(*around.parts, parts), times=times)
         order = self._order_of_positions(parts, around, times)
-        positions = graph_bounds.extend(
-            around.positions, map(graph_bounds.position_of, parts.variables), parts.positions + order
-        )
+        positions = graph_bounds.extend(around.positions, map(position_of, parts.variables), parts.positions + order)
         return replace(around, parts=(*around.parts, parts), times=times, positions=positions)
 
-    def _order_of_positions(
-        self, parts: reader.Parts, around: _Around, times: graph_bounds.Network
-    ) -> list[graph_bounds.Bound]:
+    def _order_of_positions(self, parts: reader.Parts, around: _Around, times: graph_bounds.Network) -> list[Bound]:
         """Orders positions like the ends of events."""
         own = list(parts.variables)
         names = [name for level in around.parts for name in level.variables] + own
         pairs = [(x, y) for x in names for y in names if x != y and (x in own or y in own)]
         word = self.reader.word
         return [
-            graph_bounds.Bound(
-                graph_bounds.position_of(x),
-                graph_bounds.position_of(y),
-                graph_bounds.Limit(-1, False),
+            Bound(
+                position_of(x),
+                position_of(y),
+                Limit(-1, False),
                 graph_bounds.Reason(f"{word(x)} ends before {word(y)}"),
             )
             for x, y in pairs
-            if times.before(graph_bounds.end_of(x), graph_bounds.end_of(y))
+            if times.before(end_of(x), end_of(y))
         ]
 
     # -- what is beside the match ------------------------------------------------------------------------------------
 
     def _collection(self, beside: reader.Surroundings, repeat: patterns.Repeat, around: _Around) -> Collection:
-        found = [*self._graphs_beside(beside, around)]
-        graphs = tuple(replace(graph, replaced=frozenset(repeat.shares)) for _, graph, _ in found)
+        found = [(graph, scope) for _, graph, scope in self._graphs_beside(beside, around)]
+        shares = frozenset() if repeat.through else frozenset(repeat.shares)
+        closing = [*self._same_match(beside, repeat, around)] if repeat.through else []
+        graphs = (*(replace(graph, replaced=shares) for graph, _ in found), *(graph for graph, _ in closing))
         name = group_of(repeat)
         assert name is not None
-        scopes, names = tuple(scope for _, _, scope in found), names_in(repeat.item)
-        return Collection(name, names, graphs, scopes, repeat.least, repeat.most, repeat.item)
+        scopes, names = tuple(scope for _, scope in found + closing), names_in(repeat.item)
+        collection = Collection(name, names, graphs, scopes, repeat.least, repeat.most, repeat.item)
+        return replace(collection, closing=len(closing)) if repeat.through else collection
+
+    def _ending_with(
+        self, beside: reader.Surroundings, item: patterns.Pattern, around: _Around
+    ) -> Iterator[tuple[patterns.Pattern, Graph, Scope]]:
+        """The matches of a NOT that end with an item, in one event: a graph for each pair of events that it can be."""
+        replaced = frozenset(names_in(item))
+        outer = reader.extent_of(item)
+        for _, forms in settled_forms(beside.item.item):
+            for pattern in forms:
+                for one, other in product(reader.variables_in(pattern), reader.variables_in(item)):
+                    parts = reader.Parts()
+                    self.reader.read(pattern, beside.left, beside.right, parts)
+                    extent = reader.extent_of(pattern)
+                    stated = [
+                        *graph_bounds.at_once(one, other),
+                        *(graph_bounds.ends_by(name, one) for name in extent.ends if name != one),
+                        *(graph_bounds.ends_by(name, other) for name in outer.ends if name != other),
+                    ]
+                    parts.times += stated
+                    parts.moments = _ended(parts.moments)
+                    graph = self._graph(parts, extent, replace(around, aside=beside.item))
+                    if contradiction_of(graph) is None:
+                        conditions = (*graph.conditions, same_event(one, other))
+                        graph = replace(graph, conditions=conditions, replaced=replaced)
+                        yield pattern, graph, Scope(stated=tuple(stated))
+
+    def _same_match(
+        self, beside: reader.Surroundings, repeat: patterns.Repeat, around: _Around
+    ) -> Iterator[tuple[Graph, Scope]]:
+        """The item as the match that the shared variables bind, for each choice in which they do."""
+        shared = dict(zip(names_in(repeat.item), repeat.shares, strict=True))
+        bound = {name for name in shared.values() for level in around.parts if name in level.variables}
+        for _, forms in settled_forms(repeat.item, needs=beside.needs):
+            for pattern in forms:
+                pairs = {name: shared[name] for name in reader.variables_in(pattern)}
+                if {*pairs.values()} != bound:
+                    continue
+                parts = reader.Parts()
+                self.reader.read(pattern, beside.left, beside.right, parts)
+                stated = [bound for pair in pairs.items() for bound in graph_bounds.at_once(*pair)]
+                parts.times += stated
+                parts.moments = _ended(parts.moments)
+                graph = self._graph(parts, reader.extent_of(pattern), replace(around, aside=beside.item))
+                if contradiction_of(graph) is None:
+                    same = (same_event(name, other) for name, other in pairs.items())
+                    graph = replace(graph, conditions=(*graph.conditions, *same), replaced=frozenset(bound))
+                    yield graph, Scope(stated=tuple(stated))
 
     def _graphs_beside(
         self, beside: reader.Surroundings, around: _Around
@@ -470,40 +461,40 @@ class GraphBuilder:
             return Scope(stated=tuple(stated))
         trailing = beside.right is None and beside.in_seq
         edges = around.edges or _Edges()
-        starts, ends = list(map(graph_bounds.start_of, extent.starts)), list(map(graph_bounds.end_of, extent.ends))
-        window = None if self.windows.ticks is None else graph_bounds.Limit(self.windows.ticks, False)
-        bounds: list[graph_bounds.Bound] = []
-        limits: list[frozenset[graph_bounds.Limit]] = [frozenset(), frozenset()]
+        starts, ends = list(map(start_of, extent.starts)), list(map(end_of, extent.ends))
+        window = None if self.windows.ticks is None else Limit(self.windows.ticks, False)
+        bounds: list[Bound] = []
+        limits: list[frozenset[Limit]] = [frozenset(), frozenset()]
         if beside.left is not None:
             bounds += [
-                graph_bounds.Bound(graph_bounds.end_of(x), graph_bounds.start_of(y), self.before(x, y), IMPLICIT)
+                Bound(end_of(x), start_of(y), self.before(x, y), IMPLICIT)
                 for x in beside.left.ends
                 for y in extent.starts
             ]
             limits[0] = frozenset(bound.limit for bound in bounds)
         elif window is not None:
-            bounds += [graph_bounds.Bound(x, y, window, IMPLICIT) for x in edges.ends for y in starts]
+            bounds += [Bound(x, y, window, IMPLICIT) for x in edges.ends for y in starts]
         if beside.right is not None:
             closing = [
-                graph_bounds.Bound(graph_bounds.end_of(x), graph_bounds.start_of(y), self.before(x, y), IMPLICIT)
+                Bound(end_of(x), start_of(y), self.before(x, y), IMPLICIT)
                 for x in extent.ends
                 for y in beside.right.starts
             ]
             bounds += closing
             limits[1] = frozenset(bound.limit for bound in closing)
         elif not trailing:
-            bounds += [graph_bounds.Bound(x, y, graph_bounds.ZERO, IMPLICIT) for x in ends for y in edges.ends]
+            bounds += [Bound(x, y, ZERO, IMPLICIT) for x in ends for y in edges.ends]
         elif window is not None:
-            bounds += [graph_bounds.Bound(x, y, window, IMPLICIT) for x in ends for y in edges.starts]
+            bounds += [Bound(x, y, window, IMPLICIT) for x in ends for y in edges.starts]
         parts.times += bounds
         if self.windows.events is not None:
-            limit = graph_bounds.Limit(self.windows.events - 1, False)
+            limit = Limit(self.windows.events - 1, False)
             reason = graph_bounds.Reason("the window in EVENTS limits the scope of NOT")
-            inside = [graph_bounds.position_of(name) for name in parts.variables]
+            inside = [position_of(name) for name in parts.variables]
             if beside.left is None:
-                parts.positions += [graph_bounds.Bound(x, y, limit, reason) for x in edges.last for y in inside]
+                parts.positions += [Bound(x, y, limit, reason) for x in edges.last for y in inside]
             if trailing:
-                parts.positions += [graph_bounds.Bound(x, y, limit, reason) for x in inside for y in edges.first]
+                parts.positions += [Bound(x, y, limit, reason) for x in inside for y in edges.first]
         if around.edges is not None:
             return Scope(stated=tuple(bounds))
         return Scope(beside.left, beside.right, trailing, limits=(limits[0], limits[1]))
@@ -522,14 +513,12 @@ class GraphBuilder:
         self.reader.read(pattern, rival.left, rival.right, parts)
         extent, own = reader.extent_of(pattern), reader.extent_of(rival.item)
         stated = [
-            graph_bounds.Bound(graph_bounds.end_of(x), graph_bounds.start_of(y), self._strictly_before(x, y), IMPLICIT)
+            Bound(end_of(x), start_of(y), self._strictly_before(x, y), IMPLICIT)
             for x in rival.after.ends
             for y in extent.starts
         ]
         stated += [
-            graph_bounds.Bound(graph_bounds.end_of(x), graph_bounds.end_of(y), self._ends_before(extent, own), IMPLICIT)
-            for x in extent.ends
-            for y in own.ends
+            Bound(end_of(x), end_of(y), self._ends_before(extent, own), IMPLICIT) for x in extent.ends for y in own.ends
         ]
         parts.times += stated
         parts.moments = _ended(parts.moments)
@@ -546,66 +535,62 @@ class GraphBuilder:
             yield Absence(graph, Scope(stated=tuple(stated)), rival.item, " that ends earlier")
 
     def _no_better(
-        self, place: int, pick: patterns.Pick, chosen: patterns.Pattern, around: _Around
+        self, place: int, found: reader.Parts, chosen: patterns.Pattern, around: _Around
     ) -> Iterator[Absence]:
-        """An absence: no match that differs only in the item ends earlier (FIRST) or later (LAST)."""
-        assert pick.contenders is not None
+        """Absences: no match that differs only in the items chosen together is better at one of them, and as good at
+        those before it."""
+        together = picks.together(found.picks, place)
+        items = [found.picks[each].pick for each in together]
+        picked = {name for item in items for name in names_in(item.item)}
         beside = [name for part in patterns.walk(chosen) if is_aside(part) for name in names_in(part)]
-        picked = {*names_in(pick.item)}
         enclosing = [
             part.name
             for part in patterns.walk(chosen)
-            if isinstance(part, patterns.NamedPattern) and picked < {*names_in(part)}
+            if isinstance(part, patterns.NamedPattern) and picked & {*names_in(part)} and part.name not in picked
         ]
-        for item in choices(pick.contenders):
-            names = (*names_in(item), *beside, *enclosing)
+        for others in product(*(choices(item.contenders) for item in items if item.contenders is not None)):
+            names = [*(name for other in others for name in names_in(other)), *beside, *enclosing]
             about = {name: Other(name) for name in names}
-            other = renamed(_with_pick(chosen, place, item), about)
+            other = renamed(picks.with_items(chosen, dict(zip(together, others, strict=True))), about)
             for pattern in orders(other, ENDS):
-                yield from self._better(place, pick, pattern, about, around)
+                for earlier in picks.stages(found.picks, together, place):
+                    yield from self._better(earlier, frozenset(picked), pattern, about, around)
 
     def _better(
-        self, place: int, pick: patterns.Pick, pattern: patterns.Pattern, about: Mapping[Name, Name], around: _Around
+        self,
+        stage: picks.Stage,
+        picked: frozenset[Name],
+        pattern: patterns.Pattern,
+        about: Mapping[Name, Name],
+        around: _Around,
     ) -> Iterator[Absence]:
         parts = reader.Parts()
         self.reader.read(pattern, None, None, parts)
-        own, extent = reader.extent_of(pick.item), reader.extent_of(parts.picks[place].pick.item)
-        earlier, later = (own, extent) if pick.latest else (extent, own)
-        parts.times += [
-            graph_bounds.Bound(
-                graph_bounds.end_of(x), graph_bounds.end_of(y), self._ends_before(earlier, later), IMPLICIT
-            )
-            for x in earlier.ends
-            for y in later.ends
-        ]
+        for own, other in stage.equal(parts.picks):
+            parts.times += [*self._end_by(own, other, False), *self._end_by(other, own, False)]
+        own, other = stage.compared(parts.picks)
+        parts.times += self._end_by(own, other, True) if stage.latest else self._end_by(other, own, True)
         inner = frozenset(about.values())
         parts.variables = {name: found for name, found in parts.variables.items() if name in inner}
         parts.moments = {name: found for name, found in parts.moments.items() if name in inner}
         conditions = self.conditions.own(parts, None, around.parts, about) if self.conditions is not None else ()
-        edges = _edges_of(pattern)
-        graph = self._graph(parts, extent, replace(around, about=about, edges=edges), conditions)
+        graph = self._graph(parts, other, replace(around, about=about, edges=_edges_of(pattern)), conditions)
         if contradiction_of(graph) is None:
-            graph = replace(graph, replaced=frozenset(names_in(pick.item)))
-            words = " that ends later" if pick.latest else " that ends earlier"
-            yield Absence(graph, Scope(stated=()), pick.item, words)
+            graph = replace(graph, replaced=picked)
+            words = " that ends later" if stage.latest else " that ends earlier"
+            yield Absence(graph, Scope(stated=()), stage.item, words)
 
-
-def _with_pick(pattern: patterns.Pattern, place: int, item: patterns.Pattern) -> patterns.Pattern:
-    """The pattern with another item in place of one FIRST or LAST, counted from the left."""
-    numbers = count()
-
-    def changed(part: patterns.Pattern) -> patterns.Pattern:
-        return replace(part, item=item) if isinstance(part, patterns.Pick) and next(numbers) == place else part
-
-    return patterns.rewrite(pattern, changed)
+    def _end_by(self, earlier: Extent, later: Extent, strict: bool) -> list[Bound]:
+        """The bounds that `earlier` ends before `later`, or not after it."""
+        limit = self._ends_before(earlier, later)._replace(strict=strict)
+        return [Bound(end_of(x), end_of(y), limit, IMPLICIT) for x in earlier.ends for y in later.ends]
 
 
 def _outermost(extent: Extent, times: graph_bounds.Network) -> Extent:
     """The extent without variables that are never the first to start or the last to end."""
 
     def kept(
-        points: Sequence[graph_bounds.Point],
-        outer: Callable[[graph_bounds.Point, graph_bounds.Point], graph_bounds.Limit | None],
+        points: Sequence[graph_bounds.Point], outer: Callable[[graph_bounds.Point, graph_bounds.Point], Limit | None]
     ) -> tuple[Name, ...]:
         found: list[graph_bounds.Point] = []
         for place, point in enumerate(points):
@@ -616,57 +601,14 @@ def _outermost(extent: Extent, times: graph_bounds.Network) -> Extent:
         return tuple(point.variable for point in found)
 
     return Extent(
-        kept(list(map(graph_bounds.start_of, extent.starts)), times.limit),
-        kept(list(map(graph_bounds.end_of, extent.ends)), lambda other, point: times.limit(point, other)),
+        kept(list(map(start_of, extent.starts)), times.limit),
+        kept(list(map(end_of, extent.ends)), lambda other, point: times.limit(point, other)),
     )
 
 
 def _edges_of(pattern: patterns.Pattern) -> _Edges:
-    extent, positions = reader.extent_of(pattern), tuple(map(graph_bounds.position_of, reader.variables_in(pattern)))
-    return _Edges(
-        tuple(map(graph_bounds.start_of, extent.starts)),
-        tuple(map(graph_bounds.end_of, extent.ends)),
-        positions,
-        positions,
-    )
-
-
-def _closings(graph: Graph, pattern: patterns.Pattern, choices: Sequence[reader.Choice]) -> tuple[WindowClose, ...]:
-    """The scopes that close with the window: those open to the right, and those that a FIRST or LAST chooses from."""
-    is_open = reader.trails(pattern)
-    waiting = [choice.pick for choice in choices if is_open or choice.waits]
-    if not waiting:
-        return (WindowClose(graph.names, graph.extent.starts),) if is_open else ()
-    return tuple(_closing_beside(pick, graph) for pick in waiting)
-
-
-def _closing_beside(pick: patterns.Pick, graph: Graph) -> WindowClose:
-    """The window counted from the first variable outside an item."""
-    picked = reader.variables_in(pick.item)
-    names = tuple(name for name in graph.names if name not in picked)
-    first = tuple(
-        name
-        for name in names
-        if not any(
-            graph.times.before(graph_bounds.start_of(other), graph_bounds.start_of(name))
-            for other in names
-            if other != name
-        )
-    )
-    return WindowClose(names, first)
-
-
-def _adjacent(names: Sequence[Name]) -> list[graph_bounds.Bound]:
-    """Each event has the position directly after the previous one."""
-    reason = graph_bounds.Reason("MATCH STRICT requires adjacent events")
-    bounds = []
-    for earlier, later in pairwise(names):
-        x, y = graph_bounds.position_of(earlier), graph_bounds.position_of(later)
-        bounds += [
-            graph_bounds.Bound(y, x, graph_bounds.Limit(1, False), reason),
-            graph_bounds.Bound(x, y, graph_bounds.Limit(-1, False), reason),
-        ]
-    return bounds
+    extent, positions = reader.extent_of(pattern), tuple(map(position_of, reader.variables_in(pattern)))
+    return _Edges(tuple(map(start_of, extent.starts)), tuple(map(end_of, extent.ends)), positions, positions)
 
 
 def _ended(moments: Mapping[Name, Moment]) -> dict[Name, Moment]:
@@ -675,9 +617,7 @@ def _ended(moments: Mapping[Name, Moment]) -> dict[Name, Moment]:
 
 def _is_endless(moment: Moment, graph: Graph, around: _Around) -> bool:
     """Whether nothing around a graph limits a repeated moment."""
-    return not any(
-        graph.times.limit(graph_bounds.end_of(moment.name), point) is not None for point in around.times.points
-    )
+    return not any(graph.times.limit(end_of(moment.name), point) is not None for point in around.times.points)
 
 
 def _endless_scope(aside: Aside) -> Problem:

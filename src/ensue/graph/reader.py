@@ -34,6 +34,7 @@ class Surroundings:
     in_seq: bool
     stated: Callable[[Extent], list[Bound]] | None = None
     needs: Needs = NOTHING
+    ends: patterns.Pattern | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,10 +53,14 @@ class Rival:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """A FIRST or LAST; a LAST `waits` if nothing has to come after its item."""
+    """A FIRST or LAST, and whether something has to come after its item. Otherwise, a LAST waits."""
 
     pick: patterns.Pick
-    waits: bool
+    followed: bool
+
+    @property
+    def waits(self) -> bool:
+        return self.pick.latest and not self.followed
 
 
 @dataclass(slots=True)
@@ -227,7 +232,7 @@ class Reader:
                 self._read_series(pattern, parts)
             case patterns.Pick():
                 self.read(pattern.item, left, right, parts)
-                parts.picks.append(Choice(pattern, waits=pattern.latest and right is None))
+                parts.picks.append(Choice(pattern, right is not None))
             case patterns.Or() | patterns.Not() | patterns.Repeat() | patterns.Operation():
                 raise AssertionError("OR, NOT, repetitions and operators are resolved before")
 
@@ -335,6 +340,8 @@ class Reader:
         own = [relation for relation in pattern.relations if place in (relation.left.item, relation.right.item)]
         if not own:
             return self._in_reach(Surroundings(item, left, right, in_seq=False))
+        if any(relation.same for relation in own):
+            return Surroundings(item, left, right, in_seq=False, ends=pattern.items[0])
 
         def stated(extent: Extent) -> list[Bound]:
             parts = Parts()
@@ -362,7 +369,8 @@ class Reader:
         if relation.adjacent or relation.left.side in ("first", "last"):
             self._relate_positions(pattern, relation, reason, parts)
             return
-        limit = Limit(0 if relation.window is None else self.ticks(relation.window), relation.strict)
+        ticks = 0 if relation.window is None else self.ticks(relation.window)
+        limit = Limit(-ticks if relation.apart else ticks, relation.strict)
         for x in self._points(pattern, relation.left, beside):
             for y in self._points(pattern, relation.right, beside):
                 own = self.strictly_before(x.variable, y.variable) if relation.ordered else limit

@@ -180,7 +180,7 @@ class _Resolver:
             for part in expression_nodes.walk(expression)
             if isinstance(part, expression_nodes.Field) and part.variable == name
         ]
-        if not self.written.returns and name in self.streams:
+        if self.written.returns_events and name in self.streams:
             fields.append(expression_nodes.Field(name, WHOLE_EVENT))
         return tuple({part.name: part for part in (expression_nodes.Field(name, "s"), *reversed(fields))}.values())
 
@@ -637,7 +637,7 @@ class _Resolver:
     # --- The result
 
     def _returns(self, stage: _Stage) -> tuple[patterns.Return, ...]:
-        if self.written.returns:
+        if not self.written.returns_events:
             return tuple(
                 replace(column, expression=self._expression(column.expression, stage.operands), alias=_alias(column))
                 for column in self.written.returns

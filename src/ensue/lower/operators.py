@@ -10,8 +10,9 @@ from collections.abc import Callable
 from dataclasses import replace
 from itertools import combinations, count
 
+from ensue.analysis.choices import names_in, renamed
 from ensue.nodes import patterns
-from ensue.nodes.names import Name, Tick
+from ensue.nodes.names import Name, OneOf, Tick
 
 FIRST_START, FIRST_END = patterns.Place(0, "s"), patterns.Place(0, "e")
 SECOND_START, SECOND_END = patterns.Place(1, "s"), patterns.Place(1, "e")
@@ -175,10 +176,9 @@ def _periodic_list(operation: patterns.Operation, name: Name) -> patterns.Patter
     return patterns.RelatedItems(
         operation.operator,
         (x, z),
-        (before(FIRST_END, SECOND_START),),
+        (before(FIRST_END, SECOND_START), patterns.Relation(FIRST_END, SECOND_END, _window(operation), apart=True)),
         (0,),
         (1,),
-        rival=1,
         moments=_window(operation),
         span=operation.span,
         origin=operation,
@@ -190,7 +190,19 @@ def _relative(operation: patterns.Operation, name: Name) -> patterns.Pattern:
 
 
 def _chain(operation: patterns.Operation, name: Name) -> patterns.Pattern:
-    return patterns.Repeat(operation.items[0], 1, None, False, operation.span)
+    """A match of the item, and the list of it and all matches before it."""
+    (item,) = operation.items
+    last = {own: OneOf(own) for own in names_in(item)}
+    listed = patterns.Repeat(item, 1, None, True, operation.span, shares=tuple(last.values()), through=True)
+    return patterns.Seq((listed, renamed(item, last)), operation.span)
+
+
+def _except(operation: patterns.Operation, name: Name) -> patterns.Pattern:
+    x, y = operation.items
+    relations = (patterns.Relation(SECOND_END, FIRST_END, same=True),)
+    return patterns.RelatedItems(
+        operation.operator, (x, patterns.Not(y, y.span)), relations, (0,), (0,), span=operation.span, origin=operation
+    )
 
 
 def _pair(
@@ -221,6 +233,7 @@ MEANINGS: dict[str, Callable[[patterns.Operation, Name], patterns.Pattern]] = {
     "UNLESS": _unless,
     "RELATIVE": _relative,
     "RELATIVE+": _chain,
+    "EXCEPT": _except,
     "PRIOR": _pair(before(FIRST_END, SECOND_END)),
     "NEXT": _pair(patterns.Relation(patterns.Place(1, "first"), patterns.Place(0, "last"), adjacent=True), ends=(0, 1)),
     "SIMULTANEOUS": _pair(

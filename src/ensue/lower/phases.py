@@ -25,7 +25,7 @@ from typing import Any, TypeAlias
 from ensue.analysis.scopes import has_spans, name_anonymous
 from ensue.lower.contexts import resolve_contexts
 from ensue.lower.operators import expand_query
-from ensue.lower.rulesets import AttributesOf, resolve_rules, with_attributes, with_keys
+from ensue.lower.rulesets import AttributesOf, resolve_alternatives, resolve_rules, with_attributes, with_keys
 from ensue.lower.spans import resolve_spans
 from ensue.nodes.patterns import CONTEXTS, AnyStatements, PatternQuery, Statements, Within
 
@@ -93,25 +93,29 @@ def whole_window(query: PatternQuery) -> PatternQuery:
     return replace(query, pattern=Within(query.pattern, query.within), within=None)
 
 
-RULES = Lowering(
-    "rules",
-    "RULE h(x) <- items is STREAM h FROM PATTERN items RETURN x, and the events of a head are a result",
-    resolve_rules,
-)
 LOWERINGS: tuple[Lowering, ...] = (
     Lowering(
         "spans",
         "span_start() is the least start of the match, named by AS, and of its lists; span_end() is the greatest end",
         resolve_spans,
     ),
-    RULES,
+    Lowering(
+        "alternatives",
+        "RULE h <- (items1 OR items2), items3 is RULE h <- items1, items3 and RULE h <- items2, items3",
+        resolve_alternatives,
+    ),
+    Lowering(
+        "rules",
+        "RULE h(x) <- items is STREAM h FROM PATTERN items RETURN x, and the events of a head are a result",
+        resolve_rules,
+    ),
     Lowering(
         "contexts",
         "with MATCH RECENT and the other contexts, each operator is a stream of the matches that it chooses",
         resolve_contexts,
     ),
 )
-"""From checked to lowered, in this order. Rules have no contexts."""
+"""From checked to lowered, in this order: rules may have contexts."""
 
 CATALOG_LOWERINGS: tuple[CatalogLowering, ...] = (
     CatalogLowering(
@@ -172,7 +176,7 @@ def lowered_forms(statements: Statements) -> Statements:
 
 def rules_lowered(statements: CheckedProgram) -> CheckedProgram:
     """The statements with only their rules lowered, for callers that show patterns as written."""
-    return resolve_rules(statements)
+    return resolve_rules(resolve_alternatives(statements))
 
 
 def settle(statements: AnyStatements, attributes_of: AttributesOf) -> AnyStatements:

@@ -17,6 +17,7 @@ from ensue.analysis.declarations import (
 )
 from ensue.errors import Span
 from ensue.expr.lists import is_aggregate
+from ensue.lower.rule_parts import RulePart
 from ensue.nodes import expressions as expression_nodes
 from ensue.nodes import patterns, rules
 from ensue.nodes.names import Chain, Edge, Further, OneOf, Stream, WithRow
@@ -107,8 +108,9 @@ class _Columns:
 class RuleReader:
     """Lowers one checked rule to statements."""
 
-    def __init__(self, rule: rules.Rule, number: int, ruleset: rules.Ruleset, attributes: Attributes) -> None:
-        self.rule = rule
+    def __init__(self, part: RulePart, number: int, ruleset: rules.Ruleset, attributes: Attributes) -> None:
+        self.part = part
+        self.rule = rule = part.rule
         self.number = number
         self.ruleset = ruleset
         self.attributes = attributes
@@ -139,7 +141,9 @@ class RuleReader:
                 self._read_event(atom)
         positive = len(self.items)
         for atom in atoms:
-            if atom.stream in tables:
+            if atom in self.part.tests:
+                self._read_test(atom)
+            elif atom.stream in tables:
                 self._read_row(atom)
         self._equate()
         for item in self.rule.body:
@@ -155,17 +159,32 @@ class RuleReader:
         for item in self.rule.body:
             self._read_item(item)
         returns = self._returns()
-        pattern = self._pattern(positive)
+        pattern = self._operators() if self.rule.policy in patterns.CONTEXTS else self._pattern(positive)
         yield from self._row_statements(returns)
         yield patterns.PatternQuery(
             pattern,
-            self.rule.head,
+            self.part.name,
             where=all_of(self.conditions),
             returns=returns,
             declares=True,
-            rule=self.rule,
+            rule=self.part.written,
+            policy=self.rule.policy,
+            consume=self.rule.consume or None,
             span=self.rule.span,
         )
+
+    def _operators(self) -> patterns.Pattern:
+        """The events as operands of AND, for a policy that chooses at each operator; relations become conditions."""
+        values = {end.place: end.value for ends in self.ends.values() for end in ends}
+        for relation in self.relations:
+            right = values[relation.right]
+            if relation.window is not None:
+                right = expression_nodes.Binary("+", right, length_of(relation.window), relation.span)
+            comparison = "<" if relation.strict else "<="
+            condition = expression_nodes.Binary(comparison, values[relation.left], right, relation.span)
+            if condition not in self.conditions:
+                self.conditions.append(condition)
+        return self.items[0] if len(self.items) == 1 else patterns.And(tuple(self.items), self.rule.span)
 
     def _pattern(self, positive: int) -> patterns.RelatedItems:
         starts = [start.place.item for start, _ in self.ends.values() if start.place.item < 0]
@@ -186,6 +205,11 @@ class RuleReader:
         """The name of an item. An item without a name gets that of its stream, with a number if there are several."""
         if atom.name is not None:
             return atom.name
+        if self.rule.policy is not None:
+            # The text of the operators, which saved states have, needs names that can be written.
+            name = next(name for name in _numbered(atom.stream) if name not in self._taken)
+            self._taken.append(name)
+            return name
         self._taken.append(atom.stream)
         number = self._taken.count(atom.stream)
         return atom.stream if number == 1 else Further(atom.stream, number)
@@ -193,7 +217,7 @@ class RuleReader:
     def _event(self, atom: rules.Atom, variable: VariableName) -> patterns.Event:
         named = [argument for argument in atom.arguments if argument.attribute is not None]
         return patterns.Event(
-            atom.stream,
+            atom.stream if self.part.of is None else self.part.of,
             variable,
             positions=self._positions(atom),
             span=atom.span,
@@ -407,6 +431,8 @@ class RuleReader:
                 self._read_temporal(item)
             case rules.Condition():
                 self._read_condition(item.expression)
+            case rules.Absent():
+                self._read_absent(item)
             case rules.Causes():
                 self._read_cause(item)
 
@@ -427,6 +453,40 @@ class RuleReader:
         for variable, other in self.representatives.items():
             if variable in outside_aggregates(condition):
                 self.conditions.append(_about(condition, variable, other))
+
+    def _read_absent(self, item: rules.Absent) -> None:
+        self._require_values(item.atom)
+        self.conditions.append(self._has_row(item.atom, self._tested(item.atom), negated=True))
+
+    def _read_test(self, atom: rules.Atom) -> None:
+        """A row as a condition on the events that bind its names, and on each of them alone."""
+        tested = self._tested(atom)
+        self.conditions.append(self._has_row(atom, tested))
+        variables = dict.fromkeys(value.variable for value, _ in tested if isinstance(value, expression_nodes.Field))
+        for variable in variables if len(variables) > 1 else ():
+            own = [
+                (value, column)
+                for value, column in tested
+                if not isinstance(value, expression_nodes.Field) or value.variable == variable
+            ]
+            self.conditions.append(self._has_row(atom, own))
+
+    def _tested(self, atom: rules.Atom) -> list[tuple[expression_nodes.Expr, str]]:
+        """The known values in a row of a table, each with its column."""
+        tested: list[tuple[expression_nodes.Expr, str]] = []
+        for place, argument in enumerate(atom.arguments):
+            match argument.term:
+                case rules.Name(name=name) if name in self.bound:
+                    tested.append((self.bound[name][0].value, self.attribute(atom, place)))
+                case expression_nodes.Literal() as literal:
+                    tested.append((literal, self.attribute(atom, place)))
+        return tested
+
+    def _has_row(
+        self, atom: rules.Atom, tested: Sequence[tuple[expression_nodes.Expr, str]], negated: bool = False
+    ) -> expression_nodes.HasRow:
+        operands, columns = tuple(value for value, _ in tested), tuple(column for _, column in tested)
+        return expression_nodes.HasRow(operands, atom.stream, columns, negated, atom.span)
 
     def _read_cause(self, item: rules.Causes) -> None:
         variable = Chain(next(self._numbers))
@@ -464,7 +524,7 @@ class RuleReader:
         return found
 
     def _returns(self) -> tuple[patterns.Return, ...]:
-        attributes = self.attributes[self.rule.head]
+        attributes = self.part.columns
         arguments = in_order_of(self.rule, attributes)
         return tuple(
             patterns.Return(self._head_value(argument.expression), name, argument.span)
@@ -515,6 +575,12 @@ def _fields_in(rule: rules.Rule, attributes: Attributes) -> set[str]:
             if isinstance(part, expression_nodes.Field)
         }
     )
+
+
+def _numbered(name: str) -> Iterator[str]:
+    """`A`, `A_2`, `A_3` and so on."""
+    yield name
+    yield from (f"{name}_{number}" for number in count(2))
 
 
 def _attribute_of(argument: rules.Argument) -> expression_nodes.Field:

@@ -10,11 +10,20 @@ from dataclasses import replace
 
 from ensue.analysis.declarations import declared_attributes, first_rule, streams_of
 from ensue.errors import Problem, QueryError
+from ensue.lower.rule_parts import check_parts, may_meet, parts_of, whole_rule
 from ensue.lower.rule_reader import RuleReader, all_of
 from ensue.nodes.expressions import Binary, Expr, Field, IsNull, conjuncts, substitute_fields
 from ensue.nodes.names import Name, Stream
-from ensue.nodes.patterns import AnyStatements, Event, PatternQuery, Return, rewrite, walk
-from ensue.nodes.rules import Action, Atom, Rule, Ruleset, While, cause_statements
+from ensue.nodes.patterns import CONTEXTS, AnyStatements, Event, PatternQuery, Return, Statements, rewrite, walk
+from ensue.nodes.rules import (
+    Action,
+    Alternatives,
+    Rule,
+    Ruleset,
+    atoms_of,
+    cause_statements,
+    without_alternatives,
+)
 
 RESULT = "v"
 """The variable of an event of a head in the statement whose matches are the result."""
@@ -23,18 +32,57 @@ RESULT = "v"
 def resolve_rules(statements: AnyStatements) -> AnyStatements:
     """The statements with rules as patterns: the declarations of the heads, and one result for each head."""
     ruleset = statements.ruleset
-    if ruleset is None or not ruleset.rules:
+    if ruleset is None or not ruleset.event_rules:
         return statements
     attributes = declared_attributes(statements)
     made: list[PatternQuery] = [*cause_statements(ruleset)]
+    meets = may_meet(statements)
     for number, rule in enumerate(ruleset.rules, start=1):
-        made += RuleReader(rule, number, ruleset, attributes).statements()
+        if rule.head in ruleset.derived_tables:
+            continue
+        queries = (
+            query
+            for part in parts_of(rule, number, ruleset, attributes, meets)
+            for query in RuleReader(part, number, ruleset, attributes).statements()
+        )
+        # Each operator of a policy gets the keys, so they are needed before the policy is lowered.
+        made += map(_keyed, queries) if rule.policy is not None else queries
     results = [result_of(head, attributes[head], first_rule(ruleset, head)) for head in ruleset.heads]
     return replace(
         statements,
         statements=(*statements.statements, *made, *results),
-        ruleset=replace(ruleset, rules=()),
+        ruleset=replace(ruleset, rules=ruleset.table_rules),
     )
+
+
+def table_queries(statements: Statements) -> tuple[PatternQuery, ...]:
+    """The rules that derive rows of tables as patterns over these rows, to check their expressions."""
+    ruleset = statements.ruleset
+    if ruleset is None or not ruleset.derived_tables:
+        return ()
+    attributes, rows = declared_attributes(statements), replace(ruleset, tables=(), facts=())
+    return tuple(
+        query
+        for number, rule in enumerate(ruleset.table_rules, start=1)
+        for query in RuleReader(whole_rule(rule, attributes), number, rows, attributes).statements()
+    )
+
+
+def rule_problems(statements: Statements) -> Iterator[Problem]:
+    """The problems of rules that cannot be split into their events and their rows."""
+    ruleset = statements.ruleset
+    if ruleset is not None and ruleset.given_tables:
+        attributes, meets = declared_attributes(statements), may_meet(statements)
+        for rule in ruleset.event_rules:
+            yield from check_parts(rule, ruleset, attributes, meets)
+
+
+def resolve_alternatives(statements: AnyStatements) -> AnyStatements:
+    """The statements with one rule for each choice of the alternatives in a body."""
+    ruleset = statements.ruleset
+    if ruleset is None or not any(isinstance(item, Alternatives) for rule in ruleset.rules for item in rule.body):
+        return statements
+    return replace(statements, ruleset=without_alternatives(ruleset))
 
 
 def is_result_of(query: PatternQuery, head: Stream) -> bool:
@@ -60,8 +108,7 @@ def heads_below(head: str, ruleset: Ruleset) -> tuple[str, ...]:
 
 def _streams_of(rule: Rule) -> list[str]:
     """The streams in the body of a rule."""
-    atoms = [item.atom if isinstance(item, While) else item for item in rule.body if isinstance(item, While | Atom)]
-    return [atom.stream for atom in atoms]
+    return [atom.stream for atom in atoms_of(rule)]
 
 
 def result_of(head: str, attributes: Sequence[str], rule: Rule) -> PatternQuery:
@@ -164,6 +211,8 @@ def _is_field(expression: Expr, name: str | None) -> bool:
 
 def _keyed(query: PatternQuery) -> PatternQuery:
     """A rule with its keys. Conditions that the keys imply are removed."""
+    if query.partition_by or (query.policy in CONTEXTS and any(event.positions for event in _events(query))):
+        return query
     keys = _shared_fields(query)
     left = [condition for condition in conjuncts(query.where) if not _is_about_keys(condition, keys)]
     return replace(query, partition_by=keys, where=all_of(left))

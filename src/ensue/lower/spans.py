@@ -85,5 +85,5 @@ def _collected(pattern: patterns.Pattern, listed: bool) -> Iterator[Name]:
     for place, item in enumerate(patterns.children(pattern)):
         if isinstance(pattern, patterns.Not) or (spec is not None and place in spec.forbidden):
             continue
-        lists = isinstance(pattern, patterns.Repeat) and pattern.every
+        lists = patterns.is_chain(pattern) or (isinstance(pattern, patterns.Repeat) and pattern.every)
         yield from _collected(item, listed or lists or (spec is not None and place in spec.collected))

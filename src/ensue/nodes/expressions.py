@@ -141,6 +141,21 @@ class InTable:
 
 
 @dataclass(frozen=True, slots=True)
+class HasRow:
+    """`blocked(ip, 'web')`, `not blocked(ip, 'web')` in a rule: whether a row of a table has these values in `columns`.
+
+    Never null: a null is equal to nothing. `rows` are the rows of these columns, once those of the table are known.
+    """
+
+    operands: tuple[Expr, ...]
+    table: str
+    columns: tuple[str, ...]
+    negated: bool = False
+    span: Span | None = field(default=None, compare=False, repr=False)
+    rows: Any = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
 class Between:
     """`x BETWEEN low AND high`, both included."""
 
@@ -182,11 +197,15 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """`abs(x)`; the name is kept in lower case."""
+    """`abs(x)`; the name is kept in lower case.
+
+    `function` is the function of the user (`ensue.expr.user_functions`) with this name, None for those of Ensue.
+    """
 
     name: str
     arguments: tuple[Expr, ...]
     span: Span | None = field(default=None, compare=False, repr=False)
+    function: Any = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,6 +272,7 @@ Expr = (
     | Binary
     | InList
     | InTable
+    | HasRow
     | Between
     | Like
     | IsNull

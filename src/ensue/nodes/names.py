@@ -64,7 +64,18 @@ class Ancestry:
         return f"causes#{self.of}"
 
 
-Stream: TypeAlias = str | AnyEvent | ContextStage | WithRow | Ancestry
+@dataclass(frozen=True, slots=True)
+class BodyOf:
+    """The events of the body of a rule, before they are joined with rows. The rules of a program are numbered."""
+
+    head: str
+    rule: int
+
+    def __str__(self) -> str:
+        return f"{self.head} body#{self.rule}"
+
+
+Stream: TypeAlias = str | AnyEvent | ContextStage | WithRow | Ancestry | BodyOf
 """The stream of a variable. The names of the user's streams are texts."""
 
 
@@ -74,7 +85,9 @@ def in_words(stream: Stream) -> str:
     >>> in_words(WithRow("order", "price", 1, 2))
     'order with price'
     """
-    return f"{in_words(stream.stream)} with {stream.table}" if isinstance(stream, WithRow) else str(stream)
+    if isinstance(stream, WithRow):
+        return f"{in_words(stream.stream)} with {stream.table}"
+    return f"body of {stream.head}" if isinstance(stream, BodyOf) else str(stream)
 
 
 def stream_key(stream: Stream) -> str:
@@ -93,6 +106,8 @@ def stream_key(stream: Stream) -> str:
         case WithRow():
             base = key_of(stream.stream) if isinstance(stream.stream, str) else stream_key(stream.stream)
             return f"{base}+{key_of(stream.table)}#{stream.rule}.{stream.number}"
+        case BodyOf():
+            return f"{key_of(stream.head)} body#{stream.rule}"
         case Ancestry():
             return str(stream)
 

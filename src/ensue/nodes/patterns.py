@@ -163,7 +163,8 @@ class Repeat:
     """`x{m,n}`: m to n matches of `x`, each before the next; with `every`, all of them in the scope of the item.
 
     `x+` is `x{1,} ALL`; `x*` and `COLLECT x` are `x{0,} ALL`. `most` None: no upper limit. The list may contain events
-    of the variables `shares`, which are generated.
+    of the variables `shares`, which are generated. With `through`, these are the names of another match of `x`, one for
+    each name of the item, and the list also contains this match.
     """
 
     item: Pattern
@@ -173,6 +174,7 @@ class Repeat:
     span: Span | None = field(default=None, compare=False, repr=False)
     copied: CopyMark | None = field(default=None, compare=False, repr=False)
     shares: tuple[Name, ...] = field(default=(), repr=False)
+    through: bool = field(default=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,7 +203,8 @@ TIMER = -1
 
 @dataclass(frozen=True, slots=True)
 class Relation:
-    """`left - right <= window`, or `<` if `strict`; no window means zero. With `adjacent`, `left` is the next position.
+    """`left - right <= window`, or `<` if `strict`; no window means zero. With `apart`, `right - left >= window`. With
+    `adjacent`, `left` is the next position.
 
     `span` is the position in the text of a rule, and `words` describe the relation.
     """
@@ -213,6 +216,9 @@ class Relation:
     adjacent: bool = False
     ordered: bool = False
     """The order of events decides, as in SEQ, and not only their times."""
+    apart: bool = False
+    same: bool = False
+    """Both places are one event."""
     span: Span | None = field(default=None, compare=False, repr=False)
     words: str = field(default="", compare=False, repr=False)
 
@@ -356,6 +362,12 @@ class PatternQuery:
     policy_span: Span | None = field(default=None, compare=False, repr=False)
     partition_span: Span | None = field(default=None, compare=False, repr=False)
 
+    @property
+    def returns_events(self) -> bool:
+        """Whether there is no RETURN, so that whole events are returned. A rule returns the arguments of its head, of
+        which there may be none."""
+        return not self.returns and self.rule is None
+
 
 def change_expressions(query: PatternQuery, change: Callable[[Expr], Expr]) -> PatternQuery:
     """The query with its conditions, those of its events, the columns of RETURN and the values of PER changed."""
@@ -450,6 +462,11 @@ class Statements:
 
 AnyStatements = TypeVar("AnyStatements", bound=Statements)
 """Statements of any phase. A function over it keeps the phase."""
+
+
+def is_chain(pattern: Pattern) -> bool:
+    """Whether it is RELATIVE+, which lists what it binds."""
+    return isinstance(pattern, Operation) and pattern.operator == "RELATIVE+"
 
 
 def windows_of(pattern: Pattern) -> tuple[Window, ...]:
@@ -552,6 +569,7 @@ OPERATORS = {
         Operator("NEXT", ("the first event", "the second event")),
         Operator("SIMULTANEOUS", ("one event", "the other event")),
         Operator("CONCURRENT", ("one event", "the other event")),
+        Operator("EXCEPT", ("the event", "what must not end with it"), forbidden=(1,)),
     )
 }
 """The operators by name. The closing event of PERIODIC is optional if a WITHIN ends it."""

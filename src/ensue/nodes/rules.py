@@ -5,11 +5,13 @@ docs/semantics.md, section 8, defines the meaning of each form. `ensue.lower.rul
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from functools import reduce
+from math import prod
 
 from ensue.errors import Span
-from ensue.nodes.expressions import Binary, Duration, Expr, Field, IsNull, Literal, columns_first
+from ensue.nodes.expressions import Binary, Duration, Expr, Field, InTable, IsNull, Literal, columns_first, walk
 from ensue.nodes.names import Ancestry, AnyEvent, Stream
 from ensue.nodes.names import Name as VariableName
 from ensue.nodes.patterns import Event, PatternQuery, Place, RelatedItems, Relation, Return, Ticks, Window
@@ -94,6 +96,14 @@ class While:
 
 
 @dataclass(frozen=True, slots=True)
+class Absent:
+    """`not blocked(ip)`: no row of a table has these values."""
+
+    atom: Atom
+    span: Span | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
 class Together:
     """`{o, s} within 2h`."""
 
@@ -129,7 +139,72 @@ class Condition:
     span: Span | None = field(default=None, compare=False, repr=False)
 
 
-Item = Atom | TimerItem | While | Together | Temporal | Causes | Condition
+@dataclass(frozen=True, slots=True)
+class Alternatives:
+    """`a: login(id) OR (b: reset(id), q < 3)`: the items of one of several choices. `alternatives` creates it."""
+
+    choices: tuple[tuple[Item, ...], ...]
+    span: Span | None = field(default=None, compare=False, repr=False)
+
+
+Item = Atom | TimerItem | While | Absent | Together | Temporal | Causes | Condition | Alternatives
+
+
+def alternatives(choices: Iterable[tuple[Item, ...]], span: Span | None = None) -> Item:
+    """The item for two or more choices joined by OR, in the form that its text has, without ORs directly in a choice.
+
+    >>> one, two = Atom("a", ()), Atom("b", ())
+    >>> alternatives([(one,), (alternatives([(two,), (one, two)]),)]) == alternatives([(one,), (two,), (one, two)])
+    True
+    """
+    found = [part for choice in choices for part in _spliced(choice)]
+    conditions = [item.expression for choice in found for item in choice if isinstance(item, Condition)]
+    if len(conditions) == len(found) == sum(map(len, found)):
+        return Condition(reduce(lambda left, right: Binary("or", left, right, span), conditions), span)
+    return Alternatives(tuple(found), span)
+
+
+def _spliced(choice: tuple[Item, ...]) -> tuple[tuple[Item, ...], ...]:
+    match choice:
+        case (Alternatives(choices),):
+            return choices
+        case (Condition(Binary("or", left, right)),):
+            return (*_spliced((Condition(left, left.span),)), *_spliced((Condition(right, right.span),)))
+    return (choice,)
+
+
+def all_items(body: Iterable[Item]) -> Iterator[Item]:
+    """The items of a body and of its alternatives, at any depth."""
+    for item in body:
+        if isinstance(item, Alternatives):
+            for choice in item.choices:
+                yield from all_items(choice)
+        else:
+            yield item
+
+
+def choices_of(body: tuple[Item, ...]) -> Iterator[tuple[tuple[Item, ...], tuple[Item, ...]]]:
+    """The bodies without alternatives that a body stands for, each with the items that were chosen.
+
+    >>> a, b, c = Atom("a", ()), Atom("b", ()), Atom("c", ())
+    >>> [[item.stream for item in body] for body, _ in choices_of((alternatives([(a,), (b,)]), c))]
+    [['a', 'c'], ['b', 'c']]
+    """
+    place = next((place for place, item in enumerate(body) if isinstance(item, Alternatives)), None)
+    if place is None:
+        yield body, ()
+        return
+    item = body[place]
+    assert isinstance(item, Alternatives)
+    for choice in item.choices:
+        for rest, chosen in choices_of((*body[:place], *choice, *body[place + 1 :])):
+            yield rest, (*(part for part in choice if not isinstance(part, Alternatives)), *chosen)
+
+
+def number_of_choices(body: Iterable[Item]) -> int:
+    """How many bodies without alternatives a body stands for."""
+    each = (sum(map(number_of_choices, item.choices)) for item in body if isinstance(item, Alternatives))
+    return prod(each)
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,17 +218,20 @@ class HeadArgument:
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """`RULE head(arguments) <- body`."""
+    """`RULE head(arguments) <- body MATCH RECENT`, or `... CONSUME`; `policy` is the word after MATCH."""
 
     head: str
     arguments: tuple[HeadArgument, ...]
     body: tuple[Item, ...]
     span: Span | None = field(default=None, compare=False, repr=False)
+    policy: str | None = None
+    consume: bool = False
+    policy_span: Span | None = field(default=None, compare=False, repr=False)
 
 
 def names_first(rule: Rule) -> Rule:
     """Read `x.y` as field `y` of the value `x` if an argument binds `x`, unless an item has that name."""
-    items = [item.atom if isinstance(item, While) else item for item in rule.body]
+    items = [item.atom if isinstance(item, While) else item for item in all_items(rule.body)]
     atoms = [item for item in items if isinstance(item, Atom)]
     named = {item.name for item in items if isinstance(item, Atom | TimerItem)}
     bound = {argument.term.name for atom in atoms for argument in atom.arguments if isinstance(argument.term, Name)}
@@ -162,14 +240,31 @@ def names_first(rule: Rule) -> Rule:
     def read(expression: Expr) -> Expr:
         return columns_first(expression, lambda name: name in values)
 
-    return replace(
-        rule,
-        arguments=tuple(replace(part, expression=read(part.expression)) for part in rule.arguments),
-        body=tuple(
-            replace(item, expression=read(item.expression)) if isinstance(item, Condition) else item
-            for item in rule.body
-        ),
-    )
+    def read_item(item: Item) -> Item:
+        if isinstance(item, Alternatives):
+            return replace(item, choices=tuple(tuple(map(read_item, choice)) for choice in item.choices))
+        return replace(item, expression=read(item.expression)) if isinstance(item, Condition) else item
+
+    arguments = tuple(replace(part, expression=read(part.expression)) for part in rule.arguments)
+    return replace(rule, arguments=arguments, body=tuple(map(read_item, rule.body)))
+
+
+def atoms_of(rule: Rule) -> tuple[Atom, ...]:
+    """The events and rows in the body of a rule, including absent and listed ones."""
+    items = (item.atom if isinstance(item, While | Absent) else item for item in all_items(rule.body))
+    return tuple(item for item in items if isinstance(item, Atom))
+
+
+def lookups_of(rule: Rule) -> tuple[InTable, ...]:
+    """Every `x IN table` of a rule."""
+    values = [argument.expression for argument in rule.arguments]
+    values += [item.expression for item in all_items(rule.body) if isinstance(item, Condition)]
+    return tuple(part for value in values for part in walk(value) if isinstance(part, InTable))
+
+
+def used_by(rule: Rule) -> frozenset[str]:
+    """The streams and tables that a rule uses."""
+    return frozenset((*(atom.stream for atom in atoms_of(rule)), *(lookup.table for lookup in lookups_of(rule))))
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,6 +330,15 @@ class Ruleset:
     tables: tuple[TableDeclaration, ...] = ()
     streams: tuple[StreamDeclaration, ...] = ()
     actions: tuple[Action, ...] = ()
+    given_tables: frozenset[str] = field(init=False, compare=False, repr=False)
+    """The tables that have a TABLE or FACTs."""
+    derived_tables: frozenset[str] = field(init=False, compare=False, repr=False)
+    """The heads whose rules use no events, directly or through other heads, in a program with tables."""
+
+    def __post_init__(self) -> None:
+        given = frozenset((*(entry.name for entry in self.tables), *(fact.table for fact in self.facts)))
+        object.__setattr__(self, "given_tables", given)
+        object.__setattr__(self, "derived_tables", _derived_tables(self.rules, given))
 
     def __bool__(self) -> bool:
         return any((self.rules, self.facts, self.tables, self.streams, self.actions))
@@ -242,7 +346,34 @@ class Ruleset:
     @property
     def heads(self) -> tuple[str, ...]:
         """The streams that rules derive, in the order of the text."""
-        return tuple(dict.fromkeys(rule.head for rule in self.rules))
+        return tuple(dict.fromkeys(rule.head for rule in self.event_rules))
+
+    @property
+    def event_rules(self) -> tuple[Rule, ...]:
+        """The rules that derive events."""
+        return tuple(rule for rule in self.rules if rule.head not in self.derived_tables)
+
+    @property
+    def table_rules(self) -> tuple[Rule, ...]:
+        """The rules that derive rows of tables."""
+        return tuple(rule for rule in self.rules if rule.head in self.derived_tables)
+
+
+def _derived_tables(rules: tuple[Rule, ...], given: frozenset[str]) -> frozenset[str]:
+    """The heads that reach no event."""
+    uses: dict[str, set[str]] = {}
+    for rule in rules if given else ():
+        uses.setdefault(rule.head, set()).update(atom.stream for atom in atoms_of(rule))
+    events = {head for head, used in uses.items() if used - given - uses.keys()}
+    while more := {head for head, used in uses.items() if used & events} - events:
+        events |= more
+    return frozenset(uses.keys() - events)
+
+
+def without_alternatives(ruleset: Ruleset) -> Ruleset:
+    """The ruleset with one rule for each choice of the alternatives of a body."""
+    rules = (replace(rule, body=body) for rule in ruleset.rules for body, _ in choices_of(rule.body))
+    return replace(ruleset, rules=tuple(rules))
 
 
 # --- Causality: the lowering of `x causes y`

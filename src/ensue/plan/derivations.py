@@ -219,7 +219,7 @@ def _plan_group(
     for name, ways in group.items():
         plans, fields = [], []
         for query in ways:
-            whole = replace(query, returns=query.returns or _all_columns(query, catalog))
+            whole = replace(query, returns=_all_columns(query, catalog)) if query.returns_events else query
             _check_columns(whole, source)
             plan = plan_query(whole, catalog, source, laws.get(query))
             plans.append(plan)

@@ -27,6 +27,7 @@ from ensue.nodes.patterns import (
     Selection,
     Statements,
 )
+from ensue.nodes.rules import Ruleset, used_by
 from ensue.plan.comparison import alike, graphs_of
 from ensue.plan.graph_description import (
     GraphWords,
@@ -42,6 +43,7 @@ from ensue.plan.monitors import MOST_STEPS, GraphMonitor, MonitorStep
 from ensue.plan.planner import plan_without_data, precedence
 from ensue.plan.plans import AbsencePlan, GraphPlan, QueryPlan, Retention
 from ensue.plan.retention import longer, slicing_of, uncut_reason
+from ensue.text.citations import functions_in
 from ensue.text.render import (
     render_constraint,
     render_expression,
@@ -131,6 +133,7 @@ def explain_query(query: PatternQuery, plan: QueryPlan, program: Sequence[Patter
             ("CHOICE", choice_lines(plan)),
             ("GRAPH", (*_durations([plan]), *GraphWords(plan).lines())),
             ("PLAN", _plan(plan)),
+            ("FUNCTIONS", _functions(query)),
             ("STATE", _state([plan], {})),
             ("CONSTRAINTS", _constraints(plan, plan.law) if plan.law is not None else ()),
             ("SPARK", _spark_together(query, program) if streams else _spark(plan, program)),
@@ -155,11 +158,28 @@ def _heading(query: PatternQuery) -> str:
 
 def _written(query: PatternQuery) -> list[str]:
     """The statement as the user wrote it; a table look-up is described in words."""
-    if query.rule is not None:
+    if query.rule is not None and query.rule.body:
         return render_rule(query.rule).splitlines()
     if query.lookup is not None:
         return [_called(query)]
     return render_query(query).splitlines()
+
+
+def tables_in_words(ruleset: Ruleset) -> str:
+    """The tables that rules derive, with their rules; an empty text if there are none."""
+    lines: list[str] = []
+    for name in dict.fromkeys(rule.head for rule in ruleset.table_rules):
+        rules = [rule for rule in ruleset.table_rules if rule.head == name]
+        lines += [f"  {line}" for rule in rules for line in render_rule(rule).splitlines()]
+        used = sorted({table for rule in rules for table in used_by(rule)} - {name})
+        itself = " and itself" if any(name in used_by(rule) for rule in rules) else ""
+        lines.append(f"  {name}: rows, computed when a run begins, from {', '.join(used)}{itself}")
+    return "\n".join(["TABLES", *lines]) if lines else ""
+
+
+def _functions(query: PatternQuery) -> list[str]:
+    """The functions of the user that a query calls, with their types."""
+    return [str(function) for _, function in sorted(functions_in(query).items())]
 
 
 def _filled(*sections: tuple[str, Iterable[str]]) -> tuple[tuple[str, tuple[str, ...]], ...]:
@@ -194,11 +214,12 @@ def _explain_context(
         tuple(plans),
         given,
         _filled(
-            (_heading(query), render_query(query).splitlines()),
+            (_heading(query), _written(query)),
             ("STREAMS", streams),
             ("CHOICE", context_lines(query, stages)),
             ("GRAPH", (*_durations(plans), *_operators(plans, given))),
             ("PLAN", _plan_of_operators(query, plans, given)),
+            ("FUNCTIONS", _functions(query)),
             ("STATE", _state(plans, given)),
             ("CONSTRAINTS", (line for plan in plans if plan.law is not None for line in _constraints(plan, plan.law))),
             (
@@ -311,7 +332,7 @@ def _grouping(query: PatternQuery) -> str:
 
 def _columns(columns: frozenset[str] | None, query: PatternQuery) -> str:
     if columns is None:
-        asked = "the query returns the lineage" if query.returns else "the query returns whole events"
+        asked = "the query returns whole events" if query.returns_events else "the query returns the lineage"
         return f"all columns, because {asked}"
     return ", ".join(["time", *sorted(columns)])
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
-from ensue.analysis.catalog import Catalog
+from ensue.analysis.catalog import Catalog, same_variables
 from ensue.errors import counted
 from ensue.expr.kinds import NANOSECONDS_PER_UNIT
 from ensue.graph.bounds import Bound, Limit, Point, end_of, position_of, start_of
@@ -78,8 +78,6 @@ class GraphWords:
                 yield f"branch {number} of {len(graphs)}{_rounds(graph_plan.graph)}{further}"
             if number not in same:
                 yield from self._graph(graph_plan, "  " if len(graphs) > 1 else "")
-        if self.plan.grows:
-            yield "longer repetitions are searched round by round until there are no more matches"
         for dropped in self.plan.normal_form.dropped:
             yield f"removed, because it can never match: {dropped}"
 
@@ -133,7 +131,7 @@ class GraphWords:
             yield from self._graph(absence.graph, indent + "  ")
         for collection in graph_plan.collections:
             yield f"{indent}{self._listed(collection.collection, graph)}"
-            for inner in collection.graphs:
+            for inner in collection.graphs[: len(collection.graphs) - (collection.collection.closing or 0)]:
                 yield from self._graph(inner, indent + "  ")
         for condition in graph.list_conditions:
             yield f"{indent}{self.expression(condition)}"
@@ -144,15 +142,17 @@ class GraphWords:
         yield from (self._moment(moment, graph) for moment in graph.moments)
         for name, series in graph.series.items():
             every = f"every {self.amount(series.ticks)} after {self._at(series.first, graph)}"
-            yield f"{name}: the list of moments, {every} and before {self._at(series.last, graph)}"
+            yield f"{name}: the list of moments, {every} and up to {self._at(series.last, graph)}"
         yield from self._bounds(graph)
         yield from (f"{self.expression(equality.condition)}  (join key)" for equality in graph.equalities)
         yield from map(self._condition, graph.conditions)
         yield from (f"{self.word(x)} and {self.word(y)} are different events" for x, y in graph_plan.distinct)
 
     def _condition(self, condition: Expr) -> str:
-        """A condition as text; the internal condition that two operators bind different events gets its own
-        sentence."""
+        """A condition as text; the internal ones, that two operators bind different events or one, get their own
+        sentences."""
+        if (one := same_variables(condition)) is not None:
+            return f"{' and '.join(map(self.word, one))} are the same event"
         found = [self._carried(part) for part in walk(condition) if isinstance(part, Field)]
         told = dict.fromkeys(
             str(each.variable) for each in found if each is not None and each.field is patterns.Mark.IDENTITY
@@ -292,10 +292,15 @@ class GraphWords:
         scope, inner = collection.scopes[0], collection.graphs[0]
         stated = scope.stated
         where = self._scope(scope, graph) if stated is None else f"that {self._stated(stated, inner, graph)}"
+        if collection.closing is not None:
+            return f"{collection.name}: the list of every {collection.text} {where}, and of that match itself"
         return f"{collection.name}: the list of every {collection.text} {where}, {_number(collection)}"
 
     def _stated(self, bounds: Iterable[Bound], inner: Graph, graph: Graph) -> str:
         """Where an operator places the forbidden or listed matches."""
+        for condition in inner.conditions:
+            if (one := same_variables(condition)) is not None:
+                return f"ends with {self.word(one[1])}"
         said: dict[str, dict[str, list[_Distance]]] = {}
         for bound in bounds:
             is_upper = bound.left.variable in (*inner.names, *(moment.name for moment in inner.moments))

@@ -9,7 +9,7 @@ from itertools import combinations, pairwise
 
 from ensue.analysis.catalog import WHOLE_EVENT, Catalog, is_lineage, lineage_variable
 from ensue.analysis.declarations import program_catalog
-from ensue.analysis.scopes import bound_events, counts_events, growing_lists, positive_names
+from ensue.analysis.scopes import bound_events, counts_events, positive_names
 from ensue.check.fields import bind_query
 from ensue.errors import QueryError, Source
 from ensue.expr.lists import list_variables
@@ -72,21 +72,18 @@ def precedence(graph: Graph) -> list[Name]:
 
 # --- planner
 
-SHORT = 2
-"""The number of rounds of an unlimited repetition that are planned at once."""
-
 
 def plan_query(
-    query: PatternQuery, catalog: Catalog, source: Source | None = None, law: Law | None = None, longest: int = SHORT
+    query: PatternQuery, catalog: Catalog, source: Source | None = None, law: Law | None = None
 ) -> QueryPlan:
     """Binds, normalizes and plans a query; raises a QueryError with every problem that the catalog reveals.
 
     With a `law`, graphs that no lawful trace can match are left out. If windows count events, traces are not monitored,
-    because skipped events would not be counted. An unlimited repetition has at most `longest` rounds; see `longer`.
+    because skipped events would not be counted.
     """
     if problems := bind_query(query, catalog):
         raise QueryError(problems, source)
-    return plan_checked(query, catalog, source, law, longest)
+    return plan_checked(query, catalog, source, law)
 
 
 def plan_without_data(
@@ -123,10 +120,10 @@ def plan_without_data(
 
 
 def plan_checked(
-    query: PatternQuery, catalog: Catalog, source: Source | None = None, law: Law | None = None, longest: int = SHORT
+    query: PatternQuery, catalog: Catalog, source: Source | None = None, law: Law | None = None
 ) -> QueryPlan:
     """Normalizes and plans a query that has been checked, or that was derived from a checked one."""
-    normal_form = normalize_query(query, catalog, source, longest)
+    normal_form = normalize_query(query, catalog, source)
     columns = query_columns(query, catalog)
     if any(map(catalog.is_uncertain, columns)):
         normal_form, law = uncertain_form(normal_form, catalog, query, source), None
@@ -134,7 +131,6 @@ def plan_checked(
     asked = _asked_lists(query, lists.groups) if lists.groups else frozenset[Name]()
     graphs = tuple(plan_graph(graph, graph, normal_form, (), asked) for graph in normal_form.graphs)
     counting = counts_events(query)
-    grows = bool(lists.unrolled and growing_lists(normal_form.pattern))
     if law is not None:
         lawful, dropped = lawful_graphs(graphs, law, catalog, source)
         graphs = tuple(lawful)
@@ -148,7 +144,7 @@ def plan_checked(
         retention={
             (number, variable): kept
             for number, plan in enumerate(graphs)
-            for variable, kept in retention_of(plan, normal_form.windows, grows).items()
+            for variable, kept in retention_of(plan, normal_form.windows).items()
         },
         columns=columns,
         partners={
@@ -160,16 +156,6 @@ def plan_checked(
         law=law,
         monitor=None if law is None or counting or not _is_plain(graphs, catalog) else monitor_of(graphs, law, catalog),
     )
-
-
-def longer(plan: QueryPlan, rounds: int) -> QueryPlan:
-    """The plan for the matches with exactly this number of rounds of an unlimited repetition."""
-    growing = growing_lists(plan.normal_form.pattern)
-    whole = plan_checked(plan.query, plan.catalog, plan.source, plan.law, rounds)
-    graphs = tuple(
-        graph for graph in whole.graphs if rounds == max(graph.graph.rounds.get(group, 0) for group in growing)
-    )
-    return replace(whole, graphs=graphs)
 
 
 def _is_plain(graphs: Sequence[GraphPlan], catalog: Catalog) -> bool:
@@ -432,7 +418,8 @@ def query_columns(query: PatternQuery, catalog: Catalog, lineage: bool = False) 
         for part in walk_expression(expression):
             if isinstance(part, Field) and part.variable in streams:
                 needed[streams[part.variable]].add(part.name)
-    returned = frozenset() if query.returns else frozenset(streams[name] for name in positive_names(query.pattern))
+    shown = () if query.returns or query.rule is not None else positive_names(query.pattern)
+    returned = frozenset(streams[name] for name in shown)
     if lineage or query.returns:
         returned |= lineage_streams(query, lineage)
     columns: dict[Stream, frozenset[str] | None] = {}

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from ensue.analysis.catalog import Catalog
-from ensue.analysis.scopes import growing_lists
 from ensue.errors import LimitError, Source
 from ensue.graph.bounds import Point
 from ensue.graph.graphs import Absence, Collection, Graph, NormalForm
@@ -158,8 +157,6 @@ class QueryPlan:
     """Whether events of the query may be uncertain, so that matches have probabilities."""
     uses_up: bool = field(init=False, compare=False, repr=False)
     """Whether matches use up events, or are chosen pair by pair."""
-    grows: bool = field(init=False, compare=False, repr=False)
-    """Whether the pattern has an unlimited repetition, which is searched round by round."""
     used_columns: tuple[str, ...] = field(init=False, compare=False, repr=False)
     """The columns that the query uses, in the order of their names."""
 
@@ -168,7 +165,6 @@ class QueryPlan:
         watched = streams if self.tracking is not None else ()
         if self.tracking is None and self.monitor is not None:
             watched = (*self.monitor.watched, *self.monitor.ends)
-        form = self.normal_form
         used: set[str] = set()
         for stream, columns in self.columns.items():
             schema = self.catalog.stream(stream)
@@ -179,7 +175,6 @@ class QueryPlan:
             "all_streams": tuple(dict.fromkeys((*streams, *watched))),
             "uncertain": any(map(self.catalog.is_uncertain, streams)),
             "uses_up": bool(self.query.consume) or self.query.policy in CONTEXTS,
-            "grows": bool(form.repetitions.unrolled and growing_lists(form.pattern)),
             "used_columns": tuple(sorted(used)),
         }
         for name, value in follows.items():

@@ -12,10 +12,10 @@ import pyarrow as pa
 from ensue.analysis.declarations import connected, declarations, declared_attributes, shared_keys
 from ensue.analysis.scopes import counts_events
 from ensue.errors import Problem, QueryError, SchemaError, warn
-from ensue.expr.types import TableValues
+from ensue.expr.types import TableRows, TableValues
 from ensue.graph.law import Law
 from ensue.lower.phases import LoweredProgram, collector_paused, settle
-from ensue.nodes.expressions import Expr, InTable, rewrite
+from ensue.nodes.expressions import Expr, HasRow, InTable, rewrite
 from ensue.nodes.names import Stream
 from ensue.nodes.patterns import Event, Lookup, PatternQuery, change_expressions, walk
 from ensue.nodes.rules import Ruleset, StreamDeclaration, TableDeclaration
@@ -205,14 +205,22 @@ def plan_program(
 def _with_values(query: PatternQuery, fixed: FixedTables) -> PatternQuery:
     """The query with the values of the tables that its conditions look up."""
 
-    def looked_up(part: Expr) -> Expr | None:
+    return change_expressions(query, lambda expr: looked_up(expr, fixed))
+
+
+def looked_up(expr: Expr, fixed: FixedTables) -> Expr:
+    """The expression with the rows of the tables that it looks up."""
+
+    def with_rows(part: Expr) -> Expr | None:
+        if isinstance(part, HasRow) and part.table in fixed:
+            return replace(part, rows=TableRows.of(fixed[part.table], part.columns))
         if not isinstance(part, InTable) or part.table not in fixed:
             return None
         table = fixed[part.table]
         column = table.column(part.column or table.column_names[0])
-        return replace(part, operand=rewrite(part.operand, looked_up), values=TableValues.of(column))
+        return replace(part, operand=rewrite(part.operand, with_rows), values=TableValues.of(column))
 
-    return change_expressions(query, lambda expr: rewrite(expr, looked_up))
+    return rewrite(expr, with_rows)
 
 
 def _hierarchy(statements: LoweredProgram, inputs: tuple[InputTable, ...]) -> Hierarchy:
@@ -237,8 +245,8 @@ def _declarations(statements: LoweredProgram, ruleset: Ruleset, inputs: tuple[In
     known = tuple(StreamDeclaration(stream, attributes_of(inputs, stream)) for stream in by_position)
     columns = declared_attributes(statements)
     declared = [entry.name for entry in ruleset.tables]
-    of_facts = dict.fromkeys(fact.table for fact in ruleset.facts if fact.table not in declared)
-    tables = (TableDeclaration(name, columns[name]) for name in of_facts)
+    others = (*(fact.table for fact in ruleset.facts), *(rule.head for rule in ruleset.table_rules))
+    tables = (TableDeclaration(name, columns[name]) for name in dict.fromkeys(others) if name not in declared)
     return Ruleset(tables=(*ruleset.tables, *tables), streams=(*ruleset.streams, *known))
 
 

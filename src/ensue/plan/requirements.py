@@ -44,13 +44,17 @@ KINDS = (PREDICATE, KEY, ORDER, RELATION, WINDOW, CONDITION, COLLECTION, ABSENCE
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """A relation between parts of a match: `left - right <= window`, each the start ("s") or end ("e") of variables."""
+    """A relation between parts of a match: `left - right <= window`, each the start ("s") or end ("e") of variables.
+
+    With `apart`, it is `right - left >= window`.
+    """
 
     left: tuple[Name, ...]
     left_side: str
     right: tuple[Name, ...]
     right_side: str
     window: patterns.Window | None
+    apart: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,7 +248,7 @@ def _compared(pattern: patterns.RelatedItems, relation: patterns.Relation) -> Co
     if min(left.item, right.item) < 0 or relation.adjacent or {left.side, right.side} - {"s", "e"}:
         return None
     names = [_bound_names(pattern.items[place.item]) for place in (left, right)]
-    return Comparison(names[0], left.side, names[1], right.side, relation.window)
+    return Comparison(names[0], left.side, names[1], right.side, relation.window, relation.apart)
 
 
 def _relation_groups(pattern: patterns.RelatedItems, by_rule: bool) -> list[tuple[int, ...]]:

@@ -23,44 +23,25 @@ from ensue.nodes.patterns import CONTEXTS
 from ensue.plan.plans import GraphPlan, Partner, QueryPlan, Retention
 
 
-def retention_of(plan: GraphPlan, windows: Windows, grows: bool = False) -> dict[Name, Retention]:
+def retention_of(plan: GraphPlan, windows: Windows) -> dict[Name, Retention]:
     """How long events are kept for each variable of a graph, including the forbidden ones.
 
     If each item binds the next event that fits, an event that could be it is kept as long as the event that it would
-    follow. If a repetition `grows`, longer matches may last longer than this graph implies; only the windows limit
-    them.
+    follow.
     """
     kept: dict[Name, Retention] = {}
     for inner in plan.with_inner():
         for name in inner.graph.names:
-            if grows:
-                found = _by_windows(name, inner, windows, plan.graph)
-            else:
-                times, positions = inner.graph.times, inner.graph.positions
-                found = Retention(
-                    _latest_completion(times, plan.graph, bounds.start_of(name), windows.ticks),
-                    _latest_completion(times, plan.graph, bounds.end_of(name), windows.ticks),
-                    _last_position(positions, name, plan.graph, windows.events) if positions.points else None,
-                )
+            times, positions = inner.graph.times, inner.graph.positions
+            found = Retention(
+                _latest_completion(times, plan.graph, bounds.start_of(name), windows.ticks),
+                _latest_completion(times, plan.graph, bounds.end_of(name), windows.ticks),
+                _last_position(positions, name, plan.graph, windows.events) if positions.points else None,
+            )
             kept[name] = longer(kept[name], found) if name in kept else found
     for earlier, later in pairwise(plan.graph.succession):
         kept[later] = longer(kept[later], kept[earlier])
     return kept
-
-
-def _by_windows(name: Name, inner: GraphPlan, windows: Windows, whole: Graph) -> Retention:
-    """The latest completion of a match: when the windows around it, and the reaches of its events, have closed."""
-    if whole.deadlines:
-        ticks = max(deadline.ticks for deadline in whole.deadlines)
-        windows = Windows(None if windows.ticks is None else windows.ticks + ticks)
-    times, positions = inner.graph.times, inner.graph.positions
-    start, end = (times.limit(bounds.WHOLE_START, point) for point in (bounds.start_of(name), bounds.end_of(name)))
-    first = positions.limit(bounds.WHOLE_FIRST, bounds.position_of(name)) if positions.points else None
-    return Retention(
-        None if start is None or windows.ticks is None else _near(start.value + windows.ticks),
-        None if end is None or windows.ticks is None else _near(end.value + windows.ticks),
-        None if first is None or windows.events is None else first.whole + windows.events - 1,
-    )
 
 
 def _latest_completion(times: bounds.Network, whole: Graph, point: bounds.Point, window: int | None) -> int | None:

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ensue.check.rule_problems import different_kinds, fact_value, facts_by_table, table_columns
+from ensue.engine.derived_tables import PRESENT, derived_tables
 from ensue.errors import Problem, QueryError, SchemaError, counted, did_you_mean
 from ensue.expr.kinds import NUMBERS
 from ensue.expr.types import (
@@ -30,6 +31,7 @@ from ensue.expr.types import (
 from ensue.lower.phases import LoweredProgram
 from ensue.nodes.rules import Fact, Ruleset, TableDeclaration
 from ensue.plan.inputs import check_duplicates, refuse_unusable, repeated_column, without_unusable
+from ensue.plan.plans import DEFAULT_LIMIT
 from ensue.plan.program_plans import ColumnNames, Columns, FixedTables, OrderColumns
 
 
@@ -452,11 +454,15 @@ def _conform_column(column: pa.ChunkedArray, field: pa.Field, label: str) -> pa.
 
 
 def fixed_tables(
-    given: Mapping[str, Any] | None, statements: LoweredProgram, offered: Mapping[str, Any] | None = None
+    given: Mapping[str, Any] | None,
+    statements: LoweredProgram,
+    offered: Mapping[str, Any] | None = None,
+    limit: int | None = DEFAULT_LIMIT,
 ) -> FixedTables:
     """Return the lookup tables of a program by name, in the types that expressions use. Reads them immediately.
 
-    A table in `offered` is used if the program declares it and `given` has no such table.
+    A table in `offered` is used if the program declares it and `given` has no such table. Tables that rules derive are
+    computed; none may have more rows than `limit`.
     """
     if given is None and statements.ruleset is None:
         return {}
@@ -477,7 +483,7 @@ def fixed_tables(
         if name in facts:
             parts.append(_table_of(facts[name], columns))
         tables[name] = parts[0] if len(parts) == 1 else _joined(name, parts, facts[name][0], statements)
-    return tables
+    return tables | derived_tables(statements, tables, limit) if ruleset.derived_tables else tables
 
 
 def _checked_names(given: Mapping[str, Any], declared: Mapping[str, TableDeclaration]) -> Mapping[str, Any]:
@@ -508,6 +514,8 @@ def _no_table(entry: TableDeclaration) -> Problem:
 
 def _table_of(facts: Sequence[Fact], columns: Sequence[str]) -> pa.Table:
     """Return the rows of the FACTs; `check_tables` ensures that the values of a column have compatible types."""
+    if not columns:
+        return pa.table({PRESENT: pa.nulls(len(facts))})
     arrays = []
     for column in columns:
         values = [scalar(fact_value(fact, columns, column)) for fact in facts]

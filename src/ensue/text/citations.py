@@ -13,7 +13,7 @@ from itertools import count, groupby
 from typing import Any
 
 from ensue.errors import Problem, Source, Span
-from ensue.nodes.expressions import Literal
+from ensue.nodes.expressions import Call, Literal
 from ensue.nodes.patterns import PatternQuery, Statements
 from ensue.text.builder import MAXIMAL_DEPTH
 from ensue.text.operands import has_a_size
@@ -129,6 +129,21 @@ def written_out(statements: Statements) -> Statements:
     return statements.source.written() if isinstance(statements.source, UnwrittenSource) else statements
 
 
+def functions_in(value: object) -> dict[str, object]:
+    """The functions of the user that statements or parts of them call, by name."""
+    found: dict[str, object] = {}
+    waiting = [value]
+    while waiting:
+        part = waiting.pop()
+        if isinstance(part, tuple):
+            waiting += part
+        elif _is_node(part):
+            waiting += [getattr(part, name) for name in _fields(part)[1]]
+            if isinstance(part, Call) and part.function is not None:
+                found[part.name] = part.function
+    return found
+
+
 def _has_text(part: Statements) -> bool:
     return part.source is not None and not isinstance(part.source, UnwrittenSource)
 
@@ -140,7 +155,8 @@ def _cited(parts: Sequence[Statements], name: str) -> Iterator[Statements]:
         if _has_text(members[0]):
             yield from members
         else:
-            yield parse_statements(render_statements(together(members)), name)
+            whole = together(members)
+            yield parse_statements(render_statements(whole), name, functions_in(whole))
 
 
 def reads_otherwise(parts: Sequence[Statements]) -> bool:

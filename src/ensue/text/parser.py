@@ -10,10 +10,11 @@ import os
 import pickle
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import lark
@@ -97,30 +98,34 @@ def _keep(parser: Lark, made_of: str, folders: Sequence[Path]) -> None:
 
 # --- Parse functions
 
+NO_FUNCTIONS: Mapping[str, object] = MappingProxyType({})
+
 _STARTS = (
     "statements", "pattern", "expression", "window", "returns", "rule_items", "given_argument", "measure",
     "state_condition", "response", "drift",
 )  # fmt: skip
 
 
-def parse_statements(text: str, name: str = "query") -> Statements:
+def parse_statements(text: str, name: str = "query", functions: Mapping[str, object] = NO_FUNCTIONS) -> Statements:
     """Parse statements separated by `;`. Error messages show the text under `name`.
+
+    `functions` are the functions of the user by name. A call without its function is an error of the checker.
 
     >>> parse_statements("PATTERN SEQ(A a, B b) WITHIN 5").statements[0].within
     Ticks(count=5)
     """
-    statements: Statements = _parse(text, "statements", name)
+    statements: Statements = _parse(text, "statements", name, functions)
     return statements
 
 
-def file_statements(path: Path, name: str | None = None) -> Statements:
+def file_statements(path: Path, name: str | None = None, functions: Mapping[str, object] = NO_FUNCTIONS) -> Statements:
     """Parse the statements of a file. Error messages show the file name, or `name`."""
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "the file is not UTF-8"
         raise QueryError([Problem("query-file", f"cannot read `{path}`: {reason}")]) from error
-    return parse_statements(text, name or path.name)
+    return parse_statements(text, name or path.name, functions)
 
 
 def parse_pattern(text: str) -> Pattern:
@@ -223,7 +228,7 @@ def parse_drift(text: str) -> Drift:
     return drift
 
 
-def _parse(text: str, start: str, name: str) -> Any:
+def _parse(text: str, start: str, name: str, functions: Mapping[str, object] = NO_FUNCTIONS) -> Any:
     """The value of a text. Raises all problems at once."""
     source = Source(text, name)
     try:
@@ -235,7 +240,7 @@ def _parse(text: str, start: str, name: str) -> Any:
             said, hint = f"`{text}` looks like a file name, not a query", f'pass `pathlib.Path("{text}")`'
             raise QueryError([Problem("file-name", said, hint=hint)]) from None
         raise explain_syntax(unexpected, source, start) from None
-    builder = Builder(source)
+    builder = Builder(source, functions)
     value = builder.build(tree)
     if builder.problems:
         problems = sorted(builder.problems, key=lambda problem: problem.span.start if problem.span else 0)

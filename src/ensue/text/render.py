@@ -421,6 +421,8 @@ def _relation(part: patterns.RelatedItems, relation: patterns.Relation) -> str:
     sign = "<" if relation.strict else "<="
     if relation.window is None:
         return f"{left} {sign} {right}"
+    if relation.apart:
+        return f"{right} - {left} >= {render_window(relation.window)}"
     return f"{left} - {right} {sign} {render_window(relation.window)}"
 
 

@@ -104,6 +104,12 @@ def _with_precedence(expression: expression_nodes.Expr) -> tuple[str, int]:
             | expression_nodes.IsNull()
         ):
             return _predicate(expression), _COMPARISON
+        case expression_nodes.HasRow(operands, table):
+            values = ", ".join(
+                f"{quote_name(column)}={render_expression(operand)}"
+                for column, operand in zip(expression.columns, operands, strict=True)
+            )
+            return f"{'NOT ' if expression.negated else ''}{quote_name(table)}({values})", _NOT
         case expression_nodes.Case():
             return _case(expression), _PRIMARY
         case expression_nodes.Call(name, (argument,)) if name == COUNT_DISTINCT:
@@ -244,11 +250,12 @@ def render_rule(rule: rules.Rule) -> str:
     """
     head = f"RULE {quote_name(rule.head)}({', '.join(map(_head_argument, rule.arguments))}) <-"
     items = [render_item(item) for item in rule.body]
-    text = f"{head} {', '.join(items)}"
+    clauses = (f" MATCH {rule.policy}" if rule.policy else "") + (" CONSUME" if rule.consume else "")
+    text = f"{head} {', '.join(items)}{clauses}"
     if len(text) <= _LINE and "\n" not in text:
         return text
     listed = f",\n{_INDENT}".join(items)
-    return f"{head}\n{_INDENT}{listed}"
+    return f"{head}\n{_INDENT}{listed}{clauses}"
 
 
 def render_item(item: rules.Item) -> str:
@@ -268,16 +275,43 @@ def render_item(item: rules.Item) -> str:
         case rules.While():
             word = "collect" if item.collects else "not"
             return f"while {quote_name(item.interval)}: {word} {_atom(item.atom, ())}"
+        case rules.Absent():
+            return f"not {_atom(item.atom, FUNCTIONS)}"
         case rules.Together():
             return f"{{{render_names(item.names)}}} within {render_window(item.window)}"
         case rules.Temporal():
             return f"{quote_name(item.left)} {item.relation} {quote_name(item.right)}"
         case rules.Causes():
             return f"{quote_name(item.cause)} causes {quote_name(item.effect)}"
-        case rules.Condition(expression_nodes.Call(name) as call) if name not in FUNCTIONS:
-            return f"({render_expression(call)})"
         case rules.Condition():
-            return render_expression(item.expression)
+            return _item_condition(item.expression)
+        case rules.Alternatives():
+            return " OR ".join(map(_choice, item.choices))
+
+
+def _choice(items: tuple[rules.Item, ...]) -> str:
+    text = ", ".join(map(render_item, items))
+    return text if len(items) == 1 else f"({text})"
+
+
+def _item_condition(expression: expression_nodes.Expr) -> str:
+    """A condition as an item: calls between its ANDs and ORs are in parentheses, because they would be events."""
+
+    def has_call(part: expression_nodes.Expr) -> bool:
+        if isinstance(part, expression_nodes.Binary) and part.operator in expression_nodes.CONNECTIVES:
+            return has_call(part.left) or has_call(part.right)
+        return isinstance(part, expression_nodes.Call) and part.name not in FUNCTIONS
+
+    if not has_call(expression):
+        return render_expression(expression)
+    if isinstance(expression, expression_nodes.Call):
+        return f"({render_expression(expression)})"
+    assert isinstance(expression, expression_nodes.Binary)
+    sides = (
+        f"({_item_condition(side)})" if isinstance(side, expression_nodes.Binary) else _item_condition(side)
+        for side in (expression.left, expression.right)
+    )
+    return f" {expression.operator.upper()} ".join(sides)
 
 
 def render_fact(fact: rules.Fact) -> str:

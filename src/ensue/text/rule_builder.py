@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from lark import Token
 
@@ -98,18 +98,18 @@ def head_problem(expression: Expr, text: str) -> Iterator[Problem]:
 
 
 def misjoined_items(condition: Expr) -> Iterator[Problem]:
-    """`order(id) AND shipped(id)` or `NOT shipped(id)`: events inside a condition."""
+    """`NOT shipped(id)` or `s = shipped(id) AND q < 3`: events inside a condition."""
     pending: list[tuple[Expr, str]] = [(condition, "")]
     while pending:
         part, around = pending.pop()
         match part:
-            case Binary("and" | "or" as connective, left, right):
-                pending += [(right, connective), (left, connective)]
+            case Binary("and" | "or", left, right):
+                pending += [(right, ""), (left, "")]
             case Unary("not", operand):
                 pending.append((operand, "not"))
             case Binary("=", Field(None, label), Call() as call):
                 pending.append((call, quote_name(label)))
-            case Call(name) if around and not _is_function(name):
+            case Call(name) if around and part.function is None and not _is_function(name):
                 yield Problem(
                     "unknown-function", f"unknown function `{name}`", part.span, hint=_item_hint(part, around)
                 )
@@ -119,12 +119,9 @@ def _item_hint(call: Call, around: str) -> str:
     if meant := closest(call.name, FUNCTIONS, 0.8):
         return f"did you mean `{meant}`?"
     text = shorten(render_expression(call))
-    hints = {
-        "and": f"if `{text}` is an event, separate it with `,` instead of AND",
-        "or": "write one rule for each alternative, with the same head",
-        "not": f"name the interval without such events: `while w: not {text}`",
-    }
-    return hints.get(around, f"write a colon after the name of an item: `{around}: {text}`")
+    if around == "not":
+        return f"name the interval without such events: `while w: not {text}`"
+    return f"write a colon after the name of an item: `{around}: {text}`"
 
 
 def _is_function(name: str) -> bool:
@@ -298,16 +295,32 @@ def joined_rulesets(rulesets: Iterable[rules.Ruleset | None]) -> rules.Ruleset |
     )
 
 
+Part: TypeAlias = "rules.Item | Expr | tuple[rules.Item, ...]"
+"""What joins to a body: an item, several items, or an expression that may hold events."""
+
+
 class RuleRules(ValueRules):
     """One method per rule of the grammar: it takes the values of the children and returns the value of the rule."""
 
     # Statements
 
-    def rule(self, span: Span, head: str, arguments: tuple[NamedArgument, ...], *body: rules.Item) -> rules.Rule:
+    def rule(
+        self,
+        span: Span,
+        head: str,
+        arguments: tuple[NamedArgument, ...],
+        body: tuple[rules.Item, ...],
+        *clauses: Clause,
+    ) -> rules.Rule:
         for argument in arguments:
             self.problems += head_problem(argument.expression, self.source.text)
         listed = tuple(rules.HeadArgument(expression, name, place) for expression, name, place in arguments)
-        return rules.names_first(rules.Rule(head, listed, body, span))
+        given = {clause.attribute: clause.value for clause in clauses}
+        place = clauses[0].span if clauses else None
+        for clause in clauses[len(given) :]:
+            said = f"the rule has more than one {clause.keyword}"
+            self.problems.append(Problem("duplicate-clause", said, clause.span, hint="keep one of them"))
+        return rules.names_first(rules.Rule(head, listed, body, span, **given, policy_span=place))
 
     def given_arguments(self, span: Span, *arguments: NamedArgument) -> tuple[NamedArgument, ...]:
         return arguments
@@ -371,21 +384,64 @@ class RuleRules(ValueRules):
 
     # Items of a body
 
-    def rule_items(self, span: Span, *items: rules.Item) -> tuple[rules.Item, ...]:
-        return items
+    def rule_items(self, span: Span, *items: Part) -> tuple[rules.Item, ...]:
+        return self.items(span, *items)
 
-    def condition(self, span: Span, expression: Expr) -> rules.Item:
-        # In parentheses, it is always a condition.
-        if isinstance(expression, Call) and expression.span == span:
-            name = read_name(self.source.text, span.start)
-            if name.startswith("`") or name.lower() not in FUNCTIONS:
-                occurrence = self.occurrence(span, unquote_name(name), *expression.arguments)
-                if problem := unnamed_timer(occurrence):
-                    self.problems.append(problem)
-                    return rules.Atom(occurrence.name, (), span=span)
-                return self._atom(occurrence, None, span)
-        self.problems += misjoined_items(expression)
-        return rules.Condition(expression, span)
+    def items(self, span: Span, *parts: Part) -> tuple[rules.Item, ...]:
+        """The items that are joined by commas, or by AND, one after the other."""
+        return tuple(item for part in parts for item in self._parts(part))
+
+    def item_group(self, span: Span, *parts: Part) -> tuple[rules.Item, ...]:
+        return self.items(span, *parts)
+
+    def every_item(self, span: Span, *parts: Part) -> tuple[rules.Item, ...]:
+        return self.items(span, *parts)
+
+    def any_item(self, span: Span, *parts: Part) -> rules.Item:
+        return rules.alternatives(map(self._parts, parts), span)
+
+    def condition(self, span: Span, expression: Expr) -> tuple[rules.Item, ...]:
+        return self._parts(expression)
+
+    def _parts(self, part: Part) -> tuple[rules.Item, ...]:
+        """The items of a part of a body; an expression with events is the items that its AND and OR join."""
+        match part:
+            case tuple():
+                return part
+            case Call() if self._is_event(part):
+                return (self._event(part),)
+            case Unary("not", Call() as call) if self._is_event(call):
+                return (rules.Absent(self._event(call), part.span),)
+            case Binary("and", left, right) if self._has_event(part):
+                return (*self._parts(left), *self._parts(right))
+            case Binary("or", left, right) if self._has_event(part):
+                return (rules.alternatives(map(self._parts, (left, right)), part.span),)
+            case _ if isinstance(part, Expr):
+                return (rules.Condition(part, part.span),)
+        return (part,)
+
+    def _has_event(self, part: Expr) -> bool:
+        """Whether AND and OR join an event to something, as in `q < 3 OR late(id)`."""
+        if isinstance(part, Binary) and part.operator in ("and", "or"):
+            return self._has_event(part.left) or self._has_event(part.right)
+        call = part.operand if isinstance(part, Unary) and part.operator == "not" else part
+        return isinstance(call, Call) and self._is_event(call)
+
+    def _is_event(self, call: Call) -> bool:
+        """Whether a call as an item is an event. In parentheses, it is always a condition."""
+        assert call.span is not None
+        name = read_name(self.source.text, call.span.start)
+        is_function = name.lower() in FUNCTIONS or name.lower() in self.functions
+        return call.span not in self.grouped and (name.startswith("`") or not is_function)
+
+    def _event(self, call: Call) -> rules.Atom:
+        assert call.span is not None
+        name = read_name(self.source.text, call.span.start)
+        occurrence = self.occurrence(call.span, unquote_name(name), *call.arguments)
+        if problem := unnamed_timer(occurrence):
+            self.problems.append(problem)
+            return rules.Atom(occurrence.name, (), span=call.span)
+        return self._atom(occurrence, None, call.span)
 
     def labelled(self, span: Span, name: str, occurrence: Occurrence) -> rules.Atom | rules.TimerItem:
         if not is_timer(occurrence):
@@ -419,4 +475,7 @@ class RuleRules(ValueRules):
     def _atom(self, occurrence: Occurrence, name: str | None, span: Span) -> rules.Atom:
         arguments, problems = read_arguments(occurrence.arguments, self.source.text, occurrence.span)
         self.problems += problems
+        if occurrence.name in self.functions:
+            said = f"`{occurrence.name}` is both a stream or table and a function"
+            self.problems.append(Problem("stream-clash", said, occurrence.span, hint="rename the function"))
         return rules.Atom(occurrence.name, arguments, name, span)

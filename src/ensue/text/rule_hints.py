@@ -21,8 +21,6 @@ _INSTEAD_OF_CLAUSES = {
     "RETURN": "write the output columns in the head: `RULE name(id, total = p * q) <- ...`",
     "PARTITION": "use the same name in several items to require equal values; PARTITION BY is only for patterns",
     "AS": "write the name of an item before it: `c: shipped(id)`",
-    "OR": "write one rule for each alternative, with the same head",
-    "AND": "separate items with `,`",
     "&": "separate items with `,`",
 }
 _WHILE = "write `while w: not a(...)` or `while w: collect a(...)`, where `w` is the name of an item or a timer"
@@ -158,18 +156,8 @@ def _while(slip: Slip) -> str:
 
 
 def _together(slip: Slip) -> str:
-    """`{o s} within 5` and `(o, s) within 5`."""
-    if not _in_body(slip):
-        return ""
-    if "_RBRACE" in slip.accepted:
-        return "separate names with `,`: `{o, s} within 5`"
-    bracket = slip.open_bracket()
-    closing = [*(lexeme.text.upper() for lexeme in slip.after), ""]
-    ends = [place for place, word in enumerate(closing[:-1]) if word == ")" and closing[place + 1] == "WITHIN"]
-    if slip.word != "," or "_COMMA" in slip.accepted or bracket is None or not ends:
-        return ""
-    names = (*slip.before[slip.before.index(bracket) + 1 :], slip.found, *slip.after[: ends[0]])
-    return f"write `{{{slip.quote(tuple(filter(None, names)))}}} within ...`"
+    """`{o s} within 5`."""
+    return "separate names with `,`: `{o, s} within 5`" if _in_body(slip) and "_RBRACE" in slip.accepted else ""
 
 
 def _clause_in_body(slip: Slip) -> str:

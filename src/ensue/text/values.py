@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta, timezone
 from decimal import Decimal
 from fractions import Fraction
 from functools import reduce
+from types import MappingProxyType
 from typing import Any
 
 from lark import Token
@@ -205,12 +207,15 @@ class ValueRules:
     COLLECT is before a repetition.
     """
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: Source, functions: Mapping[str, object] = MappingProxyType({})) -> None:
+        """`functions` are the functions of the user by name."""
         self.source = source
+        self.functions = functions
         self.problems: list[Problem] = []
         self.negative = False
         self.folded = False
         self.collected = False
+        self.grouped: set[Span] = set()
 
     def _report(self, span: Span, problem: Problem) -> None:
         self.problems.append(replace(problem, span=span))
@@ -306,6 +311,8 @@ class ValueRules:
         return replace(operand, span=span) if self.folded else expressions.Unary("-", operand, span)
 
     def group(self, span: Span, expression: expressions.Expr) -> expressions.Expr:
+        if expression.span is not None:
+            self.grouped.add(expression.span)
         return expression
 
     def bare_field(self, span: Span, name: str) -> expressions.Field:
@@ -326,7 +333,8 @@ class ValueRules:
     def call(self, span: Span, name: str, *arguments: expressions.Expr | None) -> expressions.Call:
         if name.lower() == COUNT_DISTINCT:
             self._report(span, _only_in_count(name))
-        return expressions.Call(name.lower(), tuple(argument for argument in arguments if argument is not None), span)
+        given = tuple(argument for argument in arguments if argument is not None)
+        return expressions.Call(name.lower(), given, span, self.functions.get(name.lower()))
 
     def distinct_call(self, span: Span, name: str, argument: expressions.Expr) -> expressions.Call:
         if name.lower() != "count":

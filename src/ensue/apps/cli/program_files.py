@@ -59,10 +59,11 @@ def choose_pattern(program: Program, pattern: str | None) -> Program:
 
 
 def _only_head(program: Program, head: str) -> Program:
-    """Returns the program with only the rules for a head and for the heads that it depends on, and no patterns."""
+    """Returns the program with only the rules for a head and for the heads that it depends on, those for tables, and no
+    patterns."""
     statements = program.statements
     assert statements.ruleset is not None
-    needed = heads_below(head, statements.ruleset)
+    needed = {*heads_below(head, statements.ruleset), *statements.ruleset.derived_tables}
     rules = tuple(rule for rule in statements.ruleset.rules if rule.head in needed)
     return Program(
         replace(statements, statements=statements.declared, ruleset=replace(statements.ruleset, rules=rules))

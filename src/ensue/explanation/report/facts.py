@@ -31,7 +31,7 @@ from ensue.explanation.report.lanes import (
 )
 from ensue.explanation.report.marks import Chooser, Marks, ShownMatches
 from ensue.lower.phases import CheckedProgram, LoweredProgram
-from ensue.nodes.names import Ancestry, AnyEvent, ContextStage, in_words
+from ensue.nodes.names import Ancestry, AnyEvent, BodyOf, ContextStage, in_words
 from ensue.plan.description import Explanation
 from ensue.plan.picture import drawings
 from ensue.plan.program_plans import Columns, FixedTables, plan_queries
@@ -174,7 +174,9 @@ class Facts:
         known = {name for group in groups for name in group.streams if not isinstance(name, AnyEvent)}
         derived = {in_words(derivation.name) for derivation in self.loaded.planned.derivations}
         inner = {
-            str(made.name) for made in self.loaded.planned.derivations if isinstance(made.name, ContextStage | Ancestry)
+            str(made.name)
+            for made in self.loaded.planned.derivations
+            if isinstance(made.name, ContextStage | Ancestry | BodyOf)
         }
         shown = {str(event["stream"]) for event in events} - inner
         names = sorted({str(name) for name in known if isinstance(name, str)} | shown)

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
 from html import escape
+from types import MappingProxyType
 from typing import Any, TypeAlias
 from urllib.parse import quote
 
@@ -17,6 +18,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 from rich.console import Console
 
+from ensue.engine.snapshot import functions_called
 from ensue.engine.sources import UNORDERED, Report, Tie, notice_of_ties
 from ensue.errors import EnsueNotice, counted, warn
 from ensue.runtimes.spark.batch import all_patterns, of_patterns
@@ -290,9 +292,11 @@ def start_groups(
         _start(_with_predecessors(group, manifest), f"{checkpoint}/{group.folder}", trigger)
         for group, manifest in zip(groups, manifests, strict=True)
     ]
-    return StreamHandle(
-        spark, checkpoint, tuple(queries), status, [tie for group in groups for tie in group.plan.task.ties]
-    )
+    functions: dict[str, object] = {}
+    for task in (group.plan.task for group in groups):
+        functions |= functions_called(task.plans, task.derivations, task.inputs)
+    ties = [tie for group in groups for tie in group.plan.task.ties]
+    return StreamHandle(spark, checkpoint, tuple(queries), status, ties, functions)
 
 
 def _manifest(group: StreamGroup, known: Mapping[tuple[str, ...], Manifest], upgrade: bool) -> Manifest:
@@ -330,12 +334,14 @@ class StreamHandle:
         queries: tuple[StreamingQuery, ...],
         status: bool | None,
         ties: Iterable[Tie] = (),
+        functions: Mapping[str, object] = MappingProxyType({}),
     ) -> None:
         self.checkpointLocation = checkpoint
         """The folder that the stream was started with."""
         self.queries = queries
         """Spark's own handles, one for each set of partition keys."""
         self._spark = spark
+        self._functions = functions
         self._line: StatusLine | None = None
         self._notice = TieNotice(ties)
         if sys.stderr.isatty() if status is None else status:
@@ -426,7 +432,7 @@ class StreamHandle:
         """Return the kept events per key and what each key waits for; see `ensue.stream_state`."""
         from ensue.runtimes.spark.state import read_state_of
 
-        return read_state_of(self._spark, self.checkpointLocation)
+        return read_state_of(self._spark, self.checkpointLocation, self._functions)
 
     def _totals(self) -> Totals:
         progress = Progress()

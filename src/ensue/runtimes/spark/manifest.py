@@ -20,6 +20,7 @@ from ensue.plan.inputs import InputTable, catalog_of
 from ensue.plan.planner import plan_query
 from ensue.plan.plans import QueryPlan
 from ensue.runtimes.spark.bucket import BucketTask
+from ensue.text.citations import functions_in
 from ensue.text.parser import parse_statements
 
 MANIFEST = "ensue-manifest"
@@ -176,7 +177,7 @@ def check_succession(text: str, before: Manifest, plans: Sequence[QueryPlan], in
     """Raise a StateError if the events kept for the earlier queries are not sufficient."""
     old_inputs = tuple(_input(entry) for entry in before.inputs)
     catalog = catalog_of(old_inputs)
-    statements = parse_statements(text)
+    statements = parse_statements(text, functions=functions_in(tuple(plan.query for plan in plans)))
     old = [plan_query(node, catalog, statements.source) for node in statements.statements]
     missing = missing_events(old, plans)
     for old_item, item in zip(old_inputs, inputs, strict=True):

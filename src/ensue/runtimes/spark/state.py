@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -44,11 +44,10 @@ NO_STATE = "STDS_"
 """The prefix of the error conditions of Spark's state reader."""
 
 
-def read_state_of(spark: SparkSession, checkpoint: str) -> DataFrame:
-    """Return the kept events per key of all streams in a checkpoint."""
-    parts = [
-        part for folder in state_folders(spark, checkpoint) if (part := _state_of_stream(spark, folder)) is not None
-    ]
+def read_state_of(spark: SparkSession, checkpoint: str, functions: Mapping[str, object]) -> DataFrame:
+    """Return the kept events per key of all streams in a checkpoint, whose queries call these functions of the user."""
+    folders = state_folders(spark, checkpoint)
+    parts = [part for folder in folders if (part := _state_of_stream(spark, folder, functions)) is not None]
     if not parts:
         return spark.createDataFrame([], spark_schema(state_schema(pa.timestamp("us", "UTC"))))
     return parts[0] if len(parts) == 1 else _together(parts)
@@ -92,12 +91,12 @@ def state_schema(time_type: pa.DataType) -> pa.Schema:
     )
 
 
-def _state_of_stream(spark: SparkSession, folder: str) -> DataFrame | None:
+def _state_of_stream(spark: SparkSession, folder: str, functions: Mapping[str, object]) -> DataFrame | None:
     """Return the kept events of one stream; None if there are none."""
     saved, first = saved_buckets(spark, folder)
     if not first:
         return None
-    look = look_at(bytes(first[0]["events"]))
+    look = look_at(bytes(first[0]["events"]), functions)
     return saved.mapInArrow(look, spark_schema(look.schema))
 
 
@@ -122,11 +121,11 @@ def saved_buckets(spark: SparkSession, folder: str) -> tuple[DataFrame, Sequence
     return saved, first
 
 
-def look_at(saved: bytes) -> StateLook:
+def look_at(saved: bytes, functions: Mapping[str, object]) -> StateLook:
     """Return how to read states like this one."""
     table = read_state(saved)
     header = read_header(table)
-    statements = lower_saved(parse_statements(header["query"]))
+    statements = lower_saved(parse_statements(header["query"], "the query of the checkpoint", functions))
     planned = plan_program(statements, saved_inputs(table), lawful=False, fixed=saved_tables(table))
     return StateLook(planned, state_schema(planned.plans[0].catalog.time_type))
 
@@ -300,7 +299,9 @@ def _as(column: pa.Array, kind: pa.DataType) -> pa.Array:
 # --- kept events of a stream as DataFrames, for further questions
 
 
-def read_events_of(spark: SparkSession, checkpoint: str) -> DataFrame | dict[str, DataFrame]:
+def read_events_of(
+    spark: SparkSession, checkpoint: str, functions: Mapping[str, object]
+) -> DataFrame | dict[str, DataFrame]:
     """Return the kept events of the single stream in a checkpoint: one DataFrame, or one per stream of events."""
     folders = state_folders(spark, checkpoint)
     if len(folders) > 1:
@@ -313,7 +314,7 @@ def read_events_of(spark: SparkSession, checkpoint: str) -> DataFrame | dict[str
     saved, first = saved_buckets(spark, folders[0])
     if not first:
         return spark.createDataFrame([], StructType([]))
-    planned = look_at(bytes(first[0]["events"])).planned
+    planned = look_at(bytes(first[0]["events"]), functions).planned
     machine, frames = machine_of(planned), {}
     for place, (item, table) in enumerate(zip(planned.inputs, kept_events(machine, machine.start()), strict=True)):
         schema = pa.schema([pa.field(field.name, carried(field.type)) for field in table.schema])
