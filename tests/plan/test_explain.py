@@ -373,8 +373,8 @@ SPARK = {
         "stream: keys of a.src = b.dst in buckets, one state each",
     ],
     "PATTERN SEQ(A a, A b) WHERE a.src = b.dst": [
-        "batch: shuffled by a.src = b.dst, rows of A once for each of src, dst; time is not sliced, because the duration "
-        "of a match is not limited",
+        "batch: shuffled by a.src = b.dst, rows of A once for each of src, dst; time is not sliced, because "
+        "the duration of a match is not limited",
         "stream: in one task, with one state, because it would need rows of A once for each of src, dst",
     ],
     "PATTERN SEQ(A a, A b) WHERE a.src = b.dst WITHIN 5": [
