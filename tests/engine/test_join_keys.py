@@ -49,6 +49,9 @@ RULES = (
     "RULE h(k, w) <- a: {A}({0}=k, {1}=w), b: {B}({2}=k); RULE g(k, w) <- i: h(k=k), n: {C}({3}=w), j: {A}({3}=k)",
     "RULE h(k) <- a: {A}({0}=k), b: {B}({2}=k), a before b; RULE g(k) <- i: h(k=k), while i: not {C}({3}=k)",
     "RULE h(k) <- a: {A}({0}=k), while a: not {C}({1}=k); RULE h(k) <- a: {B}({2}=k), b: {C}({3}=k)",
+    "RULE h(k) <- (a: {A}({0}=k) OR a: {B}({1}=k)), b: {C}({2}=k), a before b",
+    "RULE h(k) <- a: {A}({0}=k), b: {B}({1}=k), a before b MATCH RECENT",
+    "RULE h() <- a: {A}({0}=k), b: {B}({1}=k); RULE g(k) <- h(), a: {A}({0}=k), b: {B}({1}=k)",
     "RULE h(k, w) <- a: {A}({0}=k, {1}=w); RULE h(k, v) <- i: h(k=k, w=w), b: {B}({2}=k, {3}=v)",
 )
 
