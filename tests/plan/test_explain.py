@@ -365,3 +365,46 @@ def test_a_query_in_python_is_explained_with_an_end_column() -> None:
     pattern = ensue.seq("A a", "B b")
     assert "requires events" not in pattern.explain(end="until")
     assert pattern.as_pattern("p").explain(end="until").startswith("PATTERN")
+
+
+SPARK = {
+    "PATTERN SEQ(A a, B b) WHERE a.src = b.dst WITHIN 5": [
+        "batch: shuffled by a.src = b.dst and time slices of 80 that overlap by 5",
+        "stream: keys of a.src = b.dst in buckets, one state each",
+    ],
+    "PATTERN SEQ(A a, A b) WHERE a.src = b.dst": [
+        "batch: shuffled by a.src = b.dst, rows of A once for each of src, dst; time is not sliced, because "
+        "the duration of a match is not limited",
+        "stream: in one task, with one state, because it would need rows of A once for each of src, dst",
+    ],
+    "PATTERN SEQ(A a, A b) WHERE a.src = b.dst WITHIN 5": [
+        "batch: shuffled by time slices of 80 that overlap by 5",
+        "stream: in one task, with one state, because it would need rows of A once for each of src, dst",
+    ],
+    "CONSTRAINT PRIOR(A, B) PARTITION BY k; PATTERN SEQ(A a, B b) WHERE a.src = b.dst PARTITION BY k": [
+        "batch: shuffled by k; time is not sliced, because constraints apply to whole traces",
+        "stream: keys of k in buckets, one state each",
+    ],
+    "RULE h(u) <- x: A(src=u), y: B(dst=u)": [
+        "batch: its rules and their result, shuffled by x.src = y.dst; time is not sliced",
+        "stream: keys of x.src = y.dst in buckets, one state each",
+    ],
+    "RULE h(w) <- x: A(src=u, w=w), y: B(dst=u)": [
+        "batch: its rules and their result in one task, because they share no key that their streams keep",
+        "stream: in one task, with one state, for the same reason",
+    ],
+}
+
+
+@pytest.mark.parametrize("text", SPARK)
+def test_where_events_go_on_spark(text: str) -> None:
+    assert section(text, "SPARK") == SPARK[text]
+
+
+def test_on_a_stream_a_pattern_runs_with_the_others_without_a_key() -> None:
+    one, two = "PATTERN one SEQ(A a, B b) WHERE a.src = b.dst", "PATTERN two SEQ(A a, C c) WHERE a.src = c.x"
+    apart = "stream: in one task with the other statements without PARTITION BY, because"
+    text = ensue.parse(f"{one}; {two}").explain()
+    assert "batch: shuffled by a.src = b.dst; " in text
+    assert "stream: keys of a.src = b.dst in buckets, one state each" in text
+    assert f"{apart} no equality connects `a` and `d`" in ensue.parse(f"{one}; PATTERN three SEQ(A a, D d)").explain()

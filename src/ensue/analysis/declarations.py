@@ -147,7 +147,7 @@ def shared_keys(queries: Sequence[PatternQuery]) -> tuple[str, ...]:
     Each statement has the keys in its PARTITION BY or uses single events, and each stream returns them unchanged under
     their name. Then an event of a declared stream has the same key as the events that it comes from, at any depth.
     """
-    together = [query for query in queries if not _is_about_one(query)]
+    together = [query for query in queries if not is_about_one(query)]
     if not together:
         return ()
     streams = [query for query in queries if query.declares]
@@ -160,7 +160,7 @@ def shared_keys(queries: Sequence[PatternQuery]) -> tuple[str, ...]:
     )
 
 
-def _is_about_one(query: PatternQuery) -> bool:
+def is_about_one(query: PatternQuery) -> bool:
     """Whether a statement uses each event of a stream independently of all others."""
     events = [node for node in walk(query.pattern) if isinstance(node, Event)]
     alone = len(events) == 1 and (query.rule is not None or isinstance(query.pattern, Event))

@@ -8,6 +8,7 @@ from html import escape
 
 from ensue.analysis.catalog import SOME_END
 from ensue.analysis.declarations import connected, declarations, shared_keys, used_streams
+from ensue.analysis.join_keys import JoinKey, NoJoinKey, join_key
 from ensue.errors import Source, counted
 from ensue.graph.graphs import Graph, Variable
 from ensue.graph.law import Law
@@ -135,7 +136,7 @@ def explain_query(query: PatternQuery, plan: QueryPlan, program: Sequence[Patter
             ("FUNCTIONS", _functions(query)),
             ("STATE", _state([plan], {})),
             ("CONSTRAINTS", _constraints(plan, plan.law) if plan.law is not None else ()),
-            ("SPARK", _spark_together(query, program) if streams else _spark(plan)),
+            ("SPARK", _spark_together(query, program) if streams else _spark(plan, program)),
         ),
     )
 
@@ -221,7 +222,10 @@ def _explain_context(
             ("FUNCTIONS", _functions(query)),
             ("STATE", _state(plans, given)),
             ("CONSTRAINTS", (line for plan in plans if plan.law is not None for line in _constraints(plan, plan.law))),
-            ("SPARK", _spark_together(query, program or (query,)) if streams or len(plans) > 1 else _spark(plans[0])),
+            (
+                "SPARK",
+                _spark_together(query, program or (query,)) if streams or len(plans) > 1 else _spark(plans[0], program),
+            ),
         ),
     )
 
@@ -578,18 +582,73 @@ def _shared_lines(plans: Sequence[QueryPlan]) -> list[list[str]]:
 # -- spark ------------------------------------------------------------------------------------------------------------
 
 
-def _spark(plan: QueryPlan) -> Iterator[str]:
+def _spark(plan: QueryPlan, program: Sequence[PatternQuery]) -> Iterator[str]:
     keys = ", ".join(plan.query.partition_by)
+    joined = None if keys else _joined(plan)
     slicing = slicing_of([plan])
     if slicing is not None:
         width, overlap = amount(slicing.width, plan.catalog), amount(slicing.overlap, plan.catalog)
         cut = f"time slices of {width} that overlap by {overlap}"
-        yield f"batch: shuffled by {keys} and {cut}" if keys else f"batch: shuffled by {cut}"
+        words = joined.words if isinstance(joined, JoinKey) and not joined.copies_rows else keys
+        yield f"batch: shuffled by {words} and {cut}" if words else f"batch: shuffled by {cut}"
     else:
         reason = uncut_reason(plan) or "the duration of a match is not limited"
         uncut = f"time is not sliced, because {reason}"
-        yield f"batch: shuffled by {keys}; {uncut}" if keys else f"batch: in one task; {uncut}"
+        if isinstance(joined, JoinKey):
+            copies = _copies(joined)
+            yield f"batch: shuffled by {joined.words}{', ' if copies else ''}{copies}; {uncut}"
+        elif joined is not None and joined.reason != reason:
+            yield f"batch: in one task, because {joined.reason}; {uncut}"
+        else:
+            yield f"batch: shuffled by {keys}; {uncut}" if keys else f"batch: in one task; {uncut}"
+    yield from _stream_of_joined(joined, plan.query, program) if joined is not None else _stream_of(keys)
+
+
+def _joined(plan: QueryPlan) -> JoinKey | NoJoinKey:
+    if plan.law is not None:
+        return NoJoinKey("constraints apply to whole traces")
+    return join_key([plan.query])
+
+
+def _copies(joined: JoinKey) -> str:
+    """Which rows are copied, in words."""
+    fields = {stream: names for stream, names in joined.by_stream.items() if len(names) > 1}
+    return " and ".join(f"rows of {stream} once for each of {', '.join(names)}" for stream, names in fields.items())
+
+
+def _stream_of(keys: str) -> Iterator[str]:
     yield f"stream: keys of {keys} in buckets, one state each" if keys else "stream: in one task, with one state"
+
+
+def _stream_of_joined(
+    joined: JoinKey | NoJoinKey, query: PatternQuery, program: Sequence[PatternQuery]
+) -> Iterator[str]:
+    """How a statement without common PARTITION BY runs on a stream: together with all others without it."""
+    if isinstance(joined, NoJoinKey):
+        yield f"stream: in one task, with one state, because {joined.reason}"
+        return
+    others = [other for other in program if other is not query and not _keys_of_statement(other, program)]
+    further = [other for other in others if other not in joined.queries]
+    together = join_key((*joined.queries, *further)) if further else joined
+    if isinstance(together, NoJoinKey):
+        yield f"stream: in one task with the other statements without PARTITION BY, because {together.reason}"
+    elif together.copies_rows:
+        yield f"stream: in one task, with one state, because it would need {_copies(together)}"
+    else:
+        yield from _stream_of(joined.words)
+
+
+def _keys_of_statement(query: PatternQuery, program: Sequence[PatternQuery]) -> tuple[str, ...]:
+    together = connected(query, program)
+    return query.partition_by if len(together) == 1 else shared_keys(together)
+
+
+def _spark_of_operators(
+    query: PatternQuery, plans: Sequence[QueryPlan], program: Sequence[PatternQuery], uses_streams: bool
+) -> Iterator[str]:
+    if uses_streams or len(plans) > 1:
+        return _spark_together(query, program or (query,))
+    return _spark(plans[0], program)
 
 
 def _spark_together(query: PatternQuery, program: Sequence[PatternQuery]) -> Iterator[str]:
@@ -609,6 +668,12 @@ def _spark_together(query: PatternQuery, program: Sequence[PatternQuery]) -> Ite
     if keys:
         yield f"batch: {those}, shuffled by {keys}; time is not sliced"
         yield f"stream: {those}, keys of {keys} in buckets, one state each"
-    else:
-        yield f"batch: {those} in one task, because they share no key that their streams keep"
+        return
+    joined = join_key(together)
+    if isinstance(joined, NoJoinKey):
+        yield f"batch: {those} in one task, because {joined.reason}"
         yield "stream: in one task, with one state, for the same reason"
+        return
+    copies = _copies(joined)
+    yield f"batch: {those}, shuffled by {joined.words}{', ' if copies else ''}{copies}; time is not sliced"
+    yield from _stream_of_joined(joined, query, program)

@@ -32,6 +32,7 @@ from ensue.plan.plans import Options, QueryPlan, Retention
 from ensue.plan.retention import TimeSlices, is_endless, slicing_of
 from ensue.runtimes.spark import worker
 from ensue.runtimes.spark.frames import FrameInput, carried, spark_schema
+from ensue.runtimes.spark.joined_rows import JOINED, JoinedRows, joined_rows, keyed, marked, routes, with_marks
 from ensue.runtimes.spark.pushdown import column, in_streams, needed_rows, rows_between
 from ensue.runtimes.spark.selected_keys import are_computed, copied, with_members
 
@@ -52,26 +53,36 @@ def match_frames(
 ) -> DataFrame:
     """Return the matches of queries with the keys `keys`, with one scan and one shuffle; or only their `COUNTS`.
 
+    Without keys, rows are shuffled by the fields that the queries compare, if that is possible. Rows are copied only if
+    time is not sliced.
+
     The result has the columns of the query, or those of a `Carrier` if there are several queries. Time is not sliced if
     there are declared streams, because a match of a declared stream reaches as far as everything it is made of.
     """
     everything = all_plans(derivations, plans)
     slicing = None if derivations else slicing_of(plans)
-    if are_computed(inputs, keys, everything):
+    # Ties are counted among all events at the same time, whatever the fields that the queries compare.
+    joined = None if keys or counting else joined_rows(inputs, everything)
+    run, made = tuple(plans), tuple(derivations)
+    if joined is not None and joined.marks and slicing is not None:
+        joined = None
+    if joined is not None and joined.marks:
+        inputs, (run, made) = with_marks(inputs, joined), marked(plans, derivations, joined)
+    elif are_computed(inputs, keys, everything):
         inputs = with_members(inputs, everything)
     layout = travelling(inputs, everything)
     carrier = carrier_of(outputs)
     task = worker.BatchTask(
         layout,
-        tuple(plans),
+        run,
         tuple(outputs),
         carrier if len(outputs) > 1 else result_schema(outputs[0]),
         slicing.width if slicing is not None else None,
         replace(options, counts_ties=counting),
-        tuple(derivations),
+        made,
     )
     bounds = bounds_of([entry.item for entry in inputs], plans, derivations, options.since, options.until)
-    rows = shuffled(inputs, layout, everything, slicing, keys, bounds)
+    rows = shuffled(inputs, layout, everything, slicing, keys, bounds, joined)
     schema = carrier.schema if len(outputs) > 1 else result_schema(outputs[0])
     if counting:
         return rows.mapInArrow(worker.CountWork(worker.ShippedValue(task)), spark_schema(worker.COUNTS))
@@ -157,8 +168,9 @@ def shuffled(
     slicing: TimeSlices | None,
     keys: Sequence[str],
     bounds: Sequence[Bounds],
+    joined: JoinedRows | None = None,
 ) -> DataFrame:
-    """Shuffle the relevant rows by key and time slice."""
+    """Shuffle the relevant rows by key, or by the fields that are compared, and by time slice."""
     ends_with_rows = all(own.until is None for own in bounds)
     horizon = [_last_end(inputs).alias(worker.HORIZON)] if ends_with_rows and any(map(is_endless, plans)) else []
     computed = are_computed(inputs, keys, plans)
@@ -166,7 +178,9 @@ def shuffled(
     frames = []
     for place, entry in enumerate(inputs):
         frame = _rows_in_time(entry, relevant_rows(entry, plans), bounds[place], plans[0].catalog.time_type)
-        if computed:
+        if joined is not None:
+            frame, by = keyed(frame, join_hashes(inputs, place, joined), joined.marks), [column(JOINED)]
+        elif computed:
             frame, by = copied(entry, frame, layout.inputs[place].table.column_names, keys, plans)
         else:
             by = route(inputs, place, keys)
@@ -229,21 +243,29 @@ def as_structs(items: Sequence[InputTable], place: int) -> list[Column]:
 
 def route(inputs: Sequence[FrameInput], place: int, keys: Sequence[str]) -> list[Column]:
     """Return columns that are equal for rows with equal keys, whatever their types; other rows may be equal, too."""
-    return [_routed(inputs, place, key) for key in keys]
+    columns = ([(entry, _key_column(entry, key)) for entry in inputs] for key in keys)
+    return [routed_value(*own[place], own) for own in columns]
 
 
-def _routed(inputs: Sequence[FrameInput], place: int, key: str) -> Column:
-    own = [_key_column(entry, key) for entry in inputs]
-    kinds = [entry.frame.schema[name].dataType for entry, name in zip(inputs, own, strict=True)]
-    value, kind, several = column(own[place]), kinds[place], len(set(kinds)) > 1
+def routed_value(entry: FrameInput, name: str, compared: Sequence[tuple[FrameInput, str]]) -> Column:
+    """Return a column that is equal for equal values in all the compared columns."""
+    value, kind = column(name), entry.frame.schema[name].dataType
+    several = len({other.frame.schema[own].dataType for other, own in compared}) > 1
     if isinstance(kind, FloatType | DoubleType) or (isinstance(kind, NumericType) and several):
         return value.cast(DoubleType()) + F.lit(0.0)
     if isinstance(kind, DateType | TimestampType | TimestampNTZType) and several:
-        return ticks(inputs[place], own[place])
+        return ticks(entry, name)
     if isinstance(kind, StringType):
         return value.cast(StringType())
     # Other types cannot be keys, so no query uses the input.
     return value if isinstance(kind, _KEYS) else F.lit(0)
+
+
+def join_hashes(inputs: Sequence[FrameInput], place: int, joined: JoinedRows) -> dict[str, Column]:
+    """Return, for each key field of an input, a hash of its value in the rows of its streams, and null in others."""
+    compared = [(entry, name) for entry, own in zip(inputs, joined.fields, strict=True) for name in own]
+    entry, fields = inputs[place], joined.fields[place]
+    return routes(entry, {name: routed_value(entry, name, compared) for name in fields}, fields, joined.key.keeps_nulls)
 
 
 def _key_column(entry: FrameInput, key: str) -> str:

@@ -34,6 +34,7 @@ from ensue.runtimes.spark.batch import (
 from ensue.runtimes.spark.belief_tasks import answered, is_stream
 from ensue.runtimes.spark.frames import FrameInput, carried, empty_tables, frame_inputs, spark_schema
 from ensue.runtimes.spark.java import require_pyspark
+from ensue.runtimes.spark.joined_rows import joined_rows
 from ensue.runtimes.spark.selected_keys import are_computed
 from ensue.runtimes.spark.session import advise
 from ensue.runtimes.spark.stream import matches_in, plan_stream
@@ -187,15 +188,17 @@ def match_batch(inputs: Sequence[FrameInput], planned: program_plans.ProgramPlan
 
     Queries connected by declared streams share them, too.
     """
-    together: dict[tuple[tuple[str, ...], bool], list[int]] = {}
+    together: dict[tuple[tuple[str, ...], bool, bool], list[int]] = {}
     groups: list[program_plans.Group] = []
     for group in program_plans.components(planned):
         if group.derivations:
             groups.append(group)
         else:
-            cut = slicing_of([planned.plans[group.places[0]]]) is not None
-            together.setdefault((group.keys, cut), []).extend(group.places)
-    groups += [program_plans.Group(keys, tuple(places)) for (keys, _), places in together.items()]
+            plan = planned.plans[group.places[0]]
+            cut = slicing_of([plan]) is not None
+            joined = not group.keys and joined_rows(inputs, [plan]) is not None
+            together.setdefault((group.keys, cut, joined), []).extend(group.places)
+    groups += [program_plans.Group(keys, tuple(places)) for (keys, _, _), places in together.items()]
     frames: dict[int, DataFrame] = {}
     shared: list[SharedMatches] = []
     counted: dict[tuple[int, ...], Callable[[], DataFrame]] = {}

@@ -302,7 +302,8 @@ def start_groups(
 def _manifest(group: StreamGroup, known: Mapping[tuple[str, ...], Manifest], upgrade: bool) -> Manifest:
     plan = group.plan
     items = [entry.item for entry in plan.inputs]
-    manifest = manifest_of(plan.task, items, plan.buckets)
+    joined = () if plan.joined is None else plan.joined.described
+    manifest = manifest_of(plan.task, items, plan.buckets, joined)
     before = known.get(manifest.keys)
     return manifest if before is None else succeed(before, manifest, plan.task.plans, items, upgrade)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import pyarrow as pa
@@ -38,11 +38,13 @@ class Manifest:
     inputs: tuple[dict[str, Any], ...]
     predecessors: tuple[str, ...] = ()
     version: int = MANIFEST_VERSION
+    joined: tuple[str, ...] = ()
+    """The fields by whose values events are in buckets if there are no keys: `Login.user`."""
 
 
-def manifest_of(task: BucketTask, inputs: Sequence[InputTable], buckets: int) -> Manifest:
+def manifest_of(task: BucketTask, inputs: Sequence[InputTable], buckets: int, joined: tuple[str, ...] = ()) -> Manifest:
     queries = query_text(task.plans, task.derivations, task.states, task.inputs)
-    return Manifest(task.keys, buckets, task.eager, queries, tuple(map(_described, inputs)))
+    return Manifest(task.keys, buckets, task.eager, queries, tuple(map(_described, inputs)), joined=joined)
 
 
 def _described(item: InputTable) -> dict[str, Any]:
@@ -70,7 +72,8 @@ def read_manifests(spark: SparkSession, checkpoint: str) -> dict[tuple[str, ...]
                 f"the checkpoint has version {entry.get('version')}; this release reads version {MANIFEST_VERSION}",
                 "continue with the release that wrote it, or use a new checkpoint",
             )
-        manifest = Manifest(**{**entry, **{name: tuple(entry[name]) for name in ("keys", "inputs", "predecessors")}})
+        lists = {name: tuple(entry.get(name, ())) for name in ("keys", "inputs", "predecessors", "joined")}
+        manifest = Manifest(**{**entry, **lists})
         found[manifest.keys] = manifest
     return found
 
@@ -135,11 +138,22 @@ def succeed(
             "a program with STATEs cannot be changed in an existing checkpoint",
             "keep the program, or use a new checkpoint; the program was:\n" + before.queries,
         )
+    _check_buckets(before, after)
     for text in (*before.predecessors, before.queries):
         check_succession(text, before, plans, inputs)
-    return Manifest(
-        after.keys, after.buckets, after.eager, after.queries, after.inputs, (*before.predecessors, before.queries)
-    )
+    return replace(after, predecessors=(*before.predecessors, before.queries))
+
+
+def _check_buckets(before: Manifest, after: Manifest) -> None:
+    """Raise a StateError if events with equal values in the fields that are compared now are in several buckets."""
+    moved = sorted({*after.joined} - {*before.joined})
+    if moved:
+        raise StateError(
+            "state-reach",
+            "the events in the checkpoint are not sufficient for the changed query; it needs events in buckets by "
+            + " = ".join(moved),
+            f"use a new checkpoint; the events are in buckets by {' = '.join(before.joined)}",
+        )
 
 
 def _has_constraints(manifest: Manifest) -> bool:

@@ -25,9 +25,10 @@ from ensue.plan.plans import Options, QueryPlan
 from ensue.plan.retention import reach_of_streams
 from ensue.plan.states import StateQuestions
 from ensue.python.values import length_of
-from ensue.runtimes.spark.batch import result_schema, route
+from ensue.runtimes.spark.batch import join_hashes, result_schema, route
 from ensue.runtimes.spark.bucket import CARRIED, BucketStep, BucketTask, Clock, Output, Payload, packed
 from ensue.runtimes.spark.frames import FrameInput, spark_schema
+from ensue.runtimes.spark.joined_rows import JoinedRows, joined_rows
 from ensue.runtimes.spark.pushdown import column, needed_rows
 from ensue.runtimes.spark.selected_keys import are_computed, copied, with_members
 from ensue.runtimes.spark.worker import ShippedValue, spare_imports, struct_name
@@ -203,6 +204,8 @@ class StreamPlan:
     inputs: tuple[FrameInput, ...]
     task: BucketTask
     buckets: int
+    joined: JoinedRows | None = None
+    """The fields by which rows are assigned to buckets if there are no keys."""
 
     def found(self) -> DataFrame:
         """Return all results, packed: matches and late rows with the number of their output."""
@@ -215,7 +218,10 @@ class StreamPlan:
         asks = self.task.states is not None
         rows = entry.frame if asks else _above_watermark(entry, self.task.machine.all_plans)
         plans = self.task.machine.all_plans
-        if are_computed(self.inputs, self.task.keys, plans):
+        if self.joined is not None:
+            hashes = join_hashes(self.inputs, place, self.joined)
+            keys = [F.coalesce(*hashes.values(), F.lit(0).cast("long"))]
+        elif are_computed(self.inputs, self.task.keys, plans):
             rows, keys = copied(entry, rows, schema.names, self.task.keys, plans)
         else:
             keys = route(self.inputs, place, self.task.keys)
@@ -285,14 +291,19 @@ def plan_stream(
 ) -> StreamPlan:
     """Check the watermarks and plan the stream. Events with different `keys` are independent.
 
-    If late rows or STATEs are requested, whole rows travel, otherwise only the columns that the queries use.
+    If late rows or STATEs are requested, whole rows travel, otherwise only the columns that the queries use. Without
+    keys, the fields that the queries compare decide about the bucket of a row, if each row has only one.
     """
     for entry in inputs:
         check_watermark(entry)
     everything = all_plans(derivations, plans)
     if are_computed(inputs, keys, everything):
         inputs = with_members(inputs, everything)
-    count = checked_buckets(buckets, keys, inputs[0].frame.sparkSession)
+    joined = None if keys or states is not None else joined_rows(inputs, everything)
+    if joined is not None and joined.marks:
+        joined = None
+    count = checked_buckets(buckets, keys or joined, inputs[0].frame.sparkSession)
+    joined = joined if count > 1 else None
     warn_of_unbounded(everything)
     travelling = tuple(
         replace(
@@ -316,10 +327,11 @@ def plan_stream(
         derivations=tuple(derivations),
         states=states,
     )
-    return StreamPlan(tuple(inputs), task, count)
+    return StreamPlan(tuple(inputs), task, count, joined)
 
 
-def checked_buckets(buckets: Any, keys: Sequence[str], session: SparkSession) -> int:
+def checked_buckets(buckets: Any, keys: object, session: SparkSession) -> int:
+    """Return the number of buckets: one if events have no `keys`."""
     if buckets is None:
         partitions = int(session.conf.get("spark.sql.shuffle.partitions") or FEWEST_BUCKETS)
         return max(FEWEST_BUCKETS, partitions) if keys else 1
