@@ -162,7 +162,7 @@ def explain(
     <BLANKLINE>
     SPARK
       batch: shuffled by time slices of 80 that overlap by 5
-      stream: in one task, with one state
+      stream: in one task, with one state, because no equality connects `a` and `b`
     >>> print(explain("PATTERN FOLLOWS(A a, B b, 5)", stages=True))
     WRITTEN
       PATTERN FOLLOWS(A a, B b, 5);

@@ -22,7 +22,7 @@ LATER = 20
 NEVER = 99
 
 Times = npt.NDArray[np.int8]
-"""One row per trace, one column per stream; 0 is no event."""
+"""One row per trace, one column per stream; 0 means no event."""
 Truth = npt.NDArray[np.bool_]
 
 

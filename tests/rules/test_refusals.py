@@ -90,7 +90,7 @@ def test_an_unknown_timer_with_a_length_without_a_unit() -> None:
     with pytest.raises(ensue.QueryError) as caught:
         ensue.parse("RULE h(id) <- x: a(id=id), w: extent(x, 3), while w: not b(id=id)")
     assert (caught.value.code, caught.value.hint) == ("unknown-timer", "did you mean `extend`?")
-    # An event whose second attribute is 3: its first attribute is no item.
+    # An event whose second attribute is 3: its first attribute is not an item.
     ensue.parse("RULE h(id) <- x: a(id=id), w: extent(id, 3)")
 
 

@@ -44,7 +44,7 @@ def settings_of(case: RuleCase, intervals: bool) -> dict[str, Any]:
 
 
 def run(case: RuleCase, intervals: bool) -> ensue.Results:
-    """One batch; a rule that can never hold is no case, and neither is one that is refused for its rows."""
+    """One batch. Rules that can never hold, and those refused because of their rows, are rejected."""
     text = render_statements(case.program)
     try:
         program = ensue.parse(text, functions=FUNCTIONS)

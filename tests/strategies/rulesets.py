@@ -60,7 +60,7 @@ atoms = st.builds(Atom, streams, (_by_position | _by_name).map(tuple), st.none()
 
 
 def _is_condition(expression: Expr) -> bool:
-    """Whether no event stands in the condition: NOT stands before functions that there are."""
+    """Whether the condition contains no event: NOT is only drawn before known functions."""
     match expression:
         case Binary("and" | "or", left, right):
             return _is_condition(left) and _is_condition(right)
