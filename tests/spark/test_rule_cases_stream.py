@@ -223,9 +223,10 @@ Groups = dict[Key, Group]
 
 
 def types_of(case: Case) -> dict[str, type]:
-    """The types of the fields of a case; all numbers are of one type."""
+    """The types of the fields of a case: numbers are alike, and `s`, `t` and `e` are times unless they are fields."""
     values = [(name, value) for event in case.parsed_events() for name, value in event.fields.items()]
-    return {name: float if type(value) is int else type(value) for name, value in values if value is not None}
+    known = {name: float if type(value) is int else type(value) for name, value in values if value is not None}
+    return {"s": object, "t": object, "e": object, **known}
 
 
 def keys_of_cases() -> dict[int, Key]:
