@@ -80,7 +80,7 @@ def forms_of(case: RuleCase) -> set[str]:
 def test_programs_derive_something_and_have_every_form() -> None:
     seen: Counter[str] = Counter()
 
-    @settings(max_examples=600, derandomize=True, database=None, deadline=None, suppress_health_check=[*HealthCheck])
+    @settings(max_examples=1200, derandomize=True, database=None, deadline=None, suppress_health_check=[*HealthCheck])
     @given(st.booleans().flatmap(lambda intervals: rule_cases(intervals=intervals)))
     def count(case: RuleCase) -> None:
         seen["drawn"] += 1

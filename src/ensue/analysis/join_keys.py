@@ -140,7 +140,8 @@ def _missing_link(query: PatternQuery) -> str:
     apart = _apart(names, _links(query))
     if apart:
         return f"no equality connects `{names[0]}` and `{apart[0]}`"
-    if _apart(_positive(query.pattern), _links(query)):
+    positive = _positive(query.pattern)
+    if not positive or _apart(positive, _links(query)):
         return "its equalities connect items through a NOT or a list, which may have no event"
     return "its equalities compare several keys"
 
@@ -177,7 +178,7 @@ def _keys_of(query: PatternQuery, declared: Collection[Stream]) -> Iterator[Fiel
         return
     links = _links(query)
     positive = _positive(query.pattern)
-    for first in dict.fromkeys(field for variable, field in links if variable == positive[0]):
+    for first in dict.fromkeys(field for variable, field in links if positive and variable == positive[0]):
         own = _spread({positive[0]: first}, set(positive), links)
         if own.keys() >= set(positive) and _reaches_items(query.pattern, own, links):
             yield own
