@@ -5,11 +5,12 @@ from __future__ import annotations
 import logging
 import os
 import re
+import socketserver
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -118,9 +119,14 @@ def log_in(file: Path) -> Iterator[None]:
     handlers = [logger.handlers for logger in loggers]
     for logger in loggers:
         logger.handlers = [to_file]
+    # Spark's server for accumulators prints a trace if Spark's process ends in the middle of a request.
+    server: Any = socketserver.BaseServer
+    printing = server.handle_error
+    server.handle_error = lambda own, request, address: logging.getLogger(__name__).exception("Spark has ended")
     try:
         yield
     finally:
+        server.handle_error = printing
         for logger, own in zip(loggers, handlers, strict=True):
             logger.handlers = own
         to_file.close()
